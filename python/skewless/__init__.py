@@ -1,0 +1,1 @@
+"""Skewless keeps keyed work in Spark level while hot keys drift."""

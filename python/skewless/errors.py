@@ -1,0 +1,41 @@
+"""Every error Skewless raises, one class a cause, so that a caller can catch what it can mend.
+
+Each message reads: what went wrong, the detail, and what to do. The JVM side throws one exception class with a code; the
+gateway turns the code into the class of the same name here.
+"""
+
+
+class SkewlessError(Exception):
+    """The base of all errors of Skewless."""
+
+
+class TableError(SkewlessError):
+    """A table that cannot be built or read: a target out of range, a duplicate hash, damaged bytes."""
+
+
+class SettingError(SkewlessError):
+    """A setting or an argument that is unknown, of the wrong type, or out of its range."""
+
+
+class VersionError(SkewlessError):
+    """Spark, the jar or a file is of a version that this release does not serve."""
+
+
+class SessionError(SkewlessError):
+    """The Spark session lacks a part of Skewless (jar, plugin, extension), or is a Spark Connect session."""
+
+
+class ColumnError(SkewlessError):
+    """A key column that is not there, or of a type that Spark cannot hash."""
+
+
+class QueryError(SkewlessError):
+    """A streaming query that cannot take what was asked of it: stopped, stateful, or not routed."""
+
+
+class CheckpointError(SkewlessError):
+    """A file of Skewless under a query's checkpoint is missing, damaged, or contradicts another."""
+
+
+class PolicyError(SkewlessError):
+    """A policy was given, or gave, something that is not a valid plan."""

@@ -1,0 +1,382 @@
+"""The routing table: key hash -> partition (a move) or several partitions (a split), else hash mod n.
+
+Apart from the rest because it is the one type that Python and the JVM share to the byte; `Table.scala` is its twin and
+`tests/vectors/tables.json` holds the two together.
+
+A table for 4 partitions that moves one key hash and splits another:
+
+>>> table = Table(4, {1000: 3, -7: (0, 2)}, epoch=1)
+>>> table.route([1000, -7, 6])            # moved; split (mapper 0 of 1); by hash: 6 mod 4
+array([3, 2, 2], dtype=int32)
+>>> Table.decode(table.encode()) == table
+True
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skewless.errors import TableError
+
+Int32s = NDArray[np.int32]
+
+MAGIC = b"SKWL"
+FORMAT_VERSION = 1
+MAX_PARTITIONS = 1 << 24
+MAX_BODY_BYTES = 256 << 20
+
+_HEADER = struct.Struct("<4sIQ32s")  # magic, format version, body bytes, SHA-256 of the body
+_COUNTS = struct.Struct("<qiiii")  # epoch, partitions, moves, splits, split targets
+
+
+@dataclass(frozen=True)
+class Change:
+    """One key hash whose targets differ between two tables; plain hashing counts as a target."""
+
+    key_hash: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+class Table:
+    """An immutable routing table for `partitions` partitions.
+
+    `entries` maps a key hash (32-bit, signed, as Spark's `hash`) to one target or to a sequence of targets. The order of
+    a split's targets is part of the table: it decides which mapper writes where.
+    """
+
+    __slots__ = ("_bytes", "epoch", "move_hashes", "move_targets", "partitions", "split_hashes", "split_offsets", "split_targets")
+
+    epoch: int
+    partitions: int
+    move_hashes: Int32s
+    move_targets: Int32s
+    split_hashes: Int32s
+    split_offsets: Int32s
+    split_targets: Int32s
+
+    def __init__(self, partitions: int, entries: Mapping[int, int | Sequence[int]] | None = None, epoch: int = 0) -> None:
+        moves: list[tuple[int, int]] = []
+        splits: list[tuple[int, Sequence[int]]] = []
+        for key_hash, target in (entries or {}).items():
+            if isinstance(target, (int, np.integer)):
+                moves.append((int(key_hash), int(target)))
+            elif len(target) == 1:
+                moves.append((int(key_hash), int(target[0])))
+            else:
+                splits.append((int(key_hash), target))
+        moves.sort()
+        splits.sort(key=lambda split: split[0])
+        widths = [len(targets) for _, targets in splits]
+        self._fill(
+            epoch,
+            partitions,
+            np.array([h for h, _ in moves], dtype=np.int64),
+            np.array([t for _, t in moves], dtype=np.int64),
+            np.array([h for h, _ in splits], dtype=np.int64),
+            np.concatenate([[0], np.cumsum(widths, dtype=np.int64)]),
+            np.array([t for _, targets in splits for t in targets], dtype=np.int64),
+        )
+
+    @classmethod
+    def of_moves(cls, partitions: int, key_hashes: ArrayLike, targets: ArrayLike, epoch: int = 0) -> Table:
+        """A table of moves from two arrays of equal length, in any order.
+
+        >>> len(Table.of_moves(8, [5, -3], [1, 7]))
+        2
+        """
+        hashes = np.asarray(key_hashes, dtype=np.int64).ravel()
+        target_array = np.asarray(targets, dtype=np.int64).ravel()
+        if len(hashes) != len(target_array):
+            raise TableError(f"{len(hashes)} key hashes but {len(target_array)} targets. Give one target for each key hash.")
+        order = np.argsort(hashes, kind="stable")
+        none = np.array([], dtype=np.int64)
+        table = cls.__new__(cls)
+        table._fill(epoch, partitions, hashes[order], target_array[order], none, np.array([0]), none)
+        return table
+
+    def _fill(
+        self,
+        epoch: int,
+        partitions: int,
+        move_hashes: NDArray[np.int64],
+        move_targets: NDArray[np.int64],
+        split_hashes: NDArray[np.int64],
+        split_offsets: NDArray[np.int64],
+        split_targets: NDArray[np.int64],
+    ) -> None:
+        _check(epoch, partitions, move_hashes, move_targets, split_hashes, split_offsets, split_targets)
+        self.epoch = int(epoch)
+        self.partitions = int(partitions)
+        self.move_hashes = _frozen(move_hashes)
+        self.move_targets = _frozen(move_targets)
+        self.split_hashes = _frozen(split_hashes)
+        self.split_offsets = _frozen(split_offsets)
+        self.split_targets = _frozen(split_targets)
+        self._bytes: bytes | None = None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "_bytes" and hasattr(self, "_bytes"):
+            raise AttributeError(f"a Table is immutable; make a new one instead of setting {name}")
+        object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Table.decode, (self.encode(),)
+
+    # -- routing ---------------------------------------------------------------------------------------------------
+
+    def route(self, key_hashes: ArrayLike, map_partition: int = 0, mappers: int = 1, contents: ArrayLike | None = None) -> Int32s:
+        """The partition of each key hash. The last three arguments matter to split keys only: which mapper of how many
+        writes the row, and a hash of the row's content (see `slot`)."""
+        hashes = np.asarray(key_hashes, dtype=np.int32).ravel()
+        routes = (hashes.astype(np.int64) % self.partitions).astype(np.int32)
+        found, at = _find(self.move_hashes, hashes)
+        routes[found] = self.move_targets[at]
+        found, at = _find(self.split_hashes, hashes)
+        if len(at):
+            start = self.split_offsets[at]
+            width = self.split_offsets[at + 1] - start
+            content = None if contents is None else np.asarray(contents, dtype=np.int32).ravel()[found]
+            routes[found] = self.split_targets[start + slot(hashes[found], map_partition, mappers, width, content)]
+        return routes
+
+    def targets(self, key_hash: int) -> tuple[int, ...]:
+        """Every partition that rows with this key hash may reach: one, or several when the key is split.
+
+        >>> Table(4, {9: (3, 1)}).targets(9), Table(4).targets(9)
+        ((3, 1), (1,))
+        """
+        _, at = _find(self.move_hashes, np.array([key_hash], dtype=np.int32))
+        if len(at):
+            return (int(self.move_targets[at[0]]),)
+        _, at = _find(self.split_hashes, np.array([key_hash], dtype=np.int32))
+        if len(at):
+            first, end = self.split_offsets[at[0]], self.split_offsets[at[0] + 1]
+            return tuple(int(t) for t in self.split_targets[first:end])
+        return (int(key_hash) % self.partitions,)
+
+    # -- content ---------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.move_hashes) + len(self.split_hashes)
+
+    def __iter__(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """(key hash, targets) of each entry: the moves in order of hash, then the splits."""
+        for key_hash, target in zip(self.move_hashes.tolist(), self.move_targets.tolist(), strict=True):
+            yield key_hash, (target,)
+        offsets, targets = self.split_offsets.tolist(), self.split_targets.tolist()
+        for i, key_hash in enumerate(self.split_hashes.tolist()):
+            yield key_hash, tuple(targets[offsets[i] : offsets[i + 1]])
+
+    @property
+    def has_splits(self) -> bool:
+        return len(self.split_hashes) > 0
+
+    def with_epoch(self, epoch: int) -> Table:
+        """The same routes under another epoch."""
+        table = Table.__new__(Table)
+        arrays = (self.move_hashes, self.move_targets, self.split_hashes, self.split_offsets, self.split_targets)
+        table._fill(epoch, self.partitions, *(array.astype(np.int64) for array in arrays))
+        return table
+
+    def updated(self, changes: Iterable[Change]) -> Table:
+        """This table with each change's `after` in force; an entry that only repeats plain hashing is dropped.
+
+        >>> old, new = Table(4, {1: 3}), Table(4, {2: 0, 5: (1, 2)})
+        >>> old.updated(diff(old, new)) == new
+        True
+        """
+        entries: dict[int, tuple[int, ...]] = dict(self)
+        for change in changes:
+            if change.after == (change.key_hash % self.partitions,):
+                entries.pop(change.key_hash, None)
+            else:
+                entries[change.key_hash] = change.after
+        return Table(self.partitions, entries, self.epoch)
+
+    # -- bytes -----------------------------------------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """The table as bytes: the same for equal tables, in either language."""
+        if self._bytes is None:
+            counts = _COUNTS.pack(
+                self.epoch, self.partitions, len(self.move_hashes), len(self.split_hashes), len(self.split_targets)
+            )
+            arrays = (self.move_hashes, self.move_targets, self.split_hashes, np.diff(self.split_offsets), self.split_targets)
+            body = counts + b"".join(array.astype("<i4").tobytes() for array in arrays)
+            self._bytes = _HEADER.pack(MAGIC, FORMAT_VERSION, len(body), hashlib.sha256(body).digest()) + body
+        return self._bytes
+
+    @classmethod
+    def decode(cls, data: bytes) -> Table:
+        """Reads `encode`'s bytes back; anything else is a TableError, found before memory is taken for it."""
+        body = _body(data)
+        if len(body) < _COUNTS.size:
+            raise TableError(f"a table's body has at least {_COUNTS.size} bytes, this one {len(body)}. The bytes are damaged.")
+        epoch, partitions, moves, splits, targets = _COUNTS.unpack_from(body)
+        if min(moves, splits, targets) < 0 or _COUNTS.size + 4 * (2 * moves + 2 * splits + targets) != len(body):
+            raise TableError(
+                f"a table of {moves} moves, {splits} splits and {targets} split targets does not take {len(body)} bytes. "
+                "The bytes are damaged, or were not written by Skewless."
+            )
+        rest = np.frombuffer(body, dtype="<i4", offset=_COUNTS.size).astype(np.int64)
+        parts = np.split(rest, np.cumsum([moves, moves, splits, splits]))
+        table = cls.__new__(cls)
+        table._fill(epoch, partitions, parts[0], parts[1], parts[2], np.concatenate([[0], np.cumsum(parts[3])]), parts[4])
+        return table
+
+    @classmethod
+    def read(cls, path: str | Path) -> Table:
+        """A table from a file that holds `encode`'s bytes; an error names the file."""
+        path = Path(path)
+        if path.stat().st_size > MAX_BODY_BYTES + _HEADER.size:
+            raise TableError(f"{path}: {path.stat().st_size} bytes is more than any table takes. Is this a table file?")
+        try:
+            return cls.decode(path.read_bytes())
+        except TableError as error:
+            raise TableError(f"{path}: {error}") from error
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the encoded body, in hex: what a pin names a table by."""
+        return self.encode()[16:48].hex()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and self.encode() == other.encode()
+
+    def __hash__(self) -> int:
+        return hash(self.encode()[16:48])
+
+    def __repr__(self) -> str:
+        return f"Table(partitions={self.partitions}, epoch={self.epoch}, moves={len(self.move_hashes)}, splits={len(self.split_hashes)})"
+
+
+def diff(old: Table, new: Table) -> list[Change]:
+    """Every key hash whose targets differ, in order of hash.
+
+    >>> diff(Table(4, {1: 3}), Table(4, {1: 3, 2: 0}))
+    [Change(key_hash=2, before=(2,), after=(0,))]
+    """
+    if old.partitions != new.partitions:
+        raise TableError(
+            f"a table for {old.partitions} partitions cannot be compared with one for {new.partitions}: plain hashing itself "
+            "differs between them. Compare tables of one query."
+        )
+    before, after = dict(old), dict(new)
+    changes = []
+    for key_hash in sorted(before.keys() | after.keys()):
+        by_hash = (key_hash % old.partitions,)
+        change = Change(key_hash, before.get(key_hash, by_hash), after.get(key_hash, by_hash))
+        if change.before != change.after:
+            changes.append(change)
+    return changes
+
+
+def compose(first: Iterable[Change], second: Iterable[Change]) -> list[Change]:
+    """The changes of two steps as one step: `compose(diff(a, b), diff(b, c)) == diff(a, c)`."""
+    steps = {change.key_hash: change for change in first}
+    for change in second:
+        earlier = steps.get(change.key_hash)
+        if earlier is not None and earlier.after != change.before:
+            raise TableError(
+                f"key hash {change.key_hash} goes to {earlier.after} in the first step but leaves {change.before} in the second. "
+                "Compose steps in the order in which they were made."
+            )
+        before = change.before if earlier is None else earlier.before
+        steps[change.key_hash] = Change(change.key_hash, before, change.after)
+    return [steps[h] for h in sorted(steps) if steps[h].before != steps[h].after]
+
+
+def slot(key_hashes: Int32s, map_partition: int, mappers: int, widths: Int32s, contents: Int32s | None) -> Int32s:
+    """Which of its `widths` targets a row of a split key takes: a function of key, map partition and content alone, so
+    that a retried task writes every row where the first attempt did. With at least as many mappers as targets the
+    mappers take turns; with fewer, the row's content decides (None: it may not, and the mappers take turns all the same)."""
+    turn = ((_mix(key_hashes) & np.uint32(0x7FFFFFFF)).astype(np.int64) + map_partition) % widths
+    if contents is None:
+        return turn.astype(np.int32)
+    seed = np.uint32((0x9E3779B9 * (map_partition + 1)) & 0xFFFFFFFF)
+    mixed = _mix(key_hashes.astype(np.uint32) ^ _mix(contents.astype(np.uint32) + seed))
+    by_content = (mixed & np.uint32(0x7FFFFFFF)).astype(np.int64) % widths
+    return np.where(mappers >= widths, turn, by_content).astype(np.int32)
+
+
+def _mix(values: NDArray[np.generic]) -> NDArray[np.uint32]:
+    """Murmur3's 32-bit finaliser: every input bit reaches every output bit."""
+    x = values.astype(np.uint32)
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return x ^ (x >> np.uint32(16))
+
+
+def _find(sorted_hashes: Int32s, wanted: Int32s) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """Which of `wanted` occur in `sorted_hashes`, and where those occur."""
+    if not len(sorted_hashes):
+        return np.zeros(len(wanted), dtype=np.bool_), np.array([], dtype=np.intp)
+    at = np.minimum(np.searchsorted(sorted_hashes, wanted), len(sorted_hashes) - 1)
+    found = sorted_hashes[at] == wanted
+    return found, at[found]
+
+
+def _frozen(values: NDArray[np.int64]) -> Int32s:
+    array = values.astype(np.int32)
+    array.setflags(write=False)
+    return array
+
+
+def _body(data: bytes) -> bytes:
+    if len(data) < _HEADER.size:
+        raise TableError(f"a table has at least {_HEADER.size} bytes, this one {len(data)}. The bytes are cut short.")
+    magic, version, length, digest = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise TableError(f"these bytes start with {magic!r}, a table with {MAGIC!r}. They were not written by Skewless.")
+    if version != FORMAT_VERSION:
+        raise TableError(
+            f"the table is of format {version}, this release reads {FORMAT_VERSION}. Use the Skewless that wrote it."
+        )
+    if length > MAX_BODY_BYTES or length != len(data) - _HEADER.size:
+        raise TableError(f"the table declares {length} bytes but {len(data) - _HEADER.size} follow. The bytes are damaged.")
+    body = data[_HEADER.size :]
+    if hashlib.sha256(body).digest() != digest:
+        raise TableError("the table's digest does not match its bytes. They were changed after they were written.")
+    return body
+
+
+def _check(
+    epoch: int,
+    partitions: int,
+    move_hashes: NDArray[np.int64],
+    move_targets: NDArray[np.int64],
+    split_hashes: NDArray[np.int64],
+    split_offsets: NDArray[np.int64],
+    split_targets: NDArray[np.int64],
+) -> None:
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise TableError(f"{partitions} partitions: a shuffle has 1 to {MAX_PARTITIONS}. Give the shuffle's own number.")
+    if not 0 <= epoch < 1 << 63:
+        raise TableError(f"epoch {epoch} is not a count. Epochs start at 0 and are given out by publish.")
+    hashes = np.concatenate([move_hashes, split_hashes])
+    outside = hashes[(hashes < -(1 << 31)) | (hashes >= 1 << 31)]
+    if len(outside):
+        raise TableError(f"key hash {outside[0]} does not fit 32 bits. Use the hash that Spark computes (skewless.key_hash).")
+    values, counts = np.unique(hashes, return_counts=True)
+    if np.any(counts > 1):
+        raise TableError(f"key hash {values[counts > 1][0]} has two entries. Give each key hash one entry.")
+    if np.any(np.diff(move_hashes) <= 0) or np.any(np.diff(split_hashes) <= 0):
+        raise TableError("the entries are not in order of key hash. The bytes were not written by Skewless.")
+    widths = np.diff(split_offsets)
+    if np.any(widths < 2) or len(split_targets) != split_offsets[-1]:
+        raise TableError("an entry has an empty target list, or lists do not add up. Give each entry at least one target.")
+    targets = np.concatenate([move_targets, split_targets])
+    bad = targets[(targets < 0) | (targets >= partitions)]
+    if len(bad):
+        raise TableError(f"target {bad[0]} is not a partition: there are {partitions}, numbered from 0. Correct the target.")
+    owner = np.repeat(np.arange(len(widths)), widths)
+    if len(np.unique(owner * np.int64(partitions) + split_targets)) != len(split_targets):
+        raise TableError("a split lists one target twice. List each target once.")

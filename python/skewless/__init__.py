@@ -1,1 +1,57 @@
-"""Skewless keeps keyed work in Spark level while hot keys drift."""
+"""Skewless keeps keyed work in Spark level while hot keys drift.
+
+Tables, errors and policies need no Spark; what needs it is imported on first use, so `import skewless` works without pyspark.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from skewless import errors
+from skewless.table import Change, Table, compose, diff
+
+if TYPE_CHECKING:
+    from skewless.balancer import Balancer, BatchLoads, Swap, balance
+    from skewless.operators.partitioner import RoutedPartitioner
+    from skewless.operators.repartition import key_hash, repartition
+    from skewless.session import configure
+
+_LAZY = {
+    "Balancer": "skewless.balancer",
+    "BatchLoads": "skewless.balancer",
+    "Swap": "skewless.balancer",
+    "balance": "skewless.balancer",
+    "RoutedPartitioner": "skewless.operators.partitioner",
+    "key_hash": "skewless.operators.repartition",
+    "repartition": "skewless.operators.repartition",
+    "configure": "skewless.session",
+}
+
+__all__ = [
+    "Balancer",
+    "BatchLoads",
+    "Change",
+    "RoutedPartitioner",
+    "Swap",
+    "Table",
+    "balance",
+    "compose",
+    "configure",
+    "diff",
+    "errors",
+    "key_hash",
+    "repartition",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'skewless' has no attribute {name!r}")
+    try:
+        module = import_module(_LAZY[name])
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyspark", "py4j"):
+            raise
+        raise errors.SessionError(
+            f"skewless.{name} needs pyspark 4.2, which is not installed: pip install 'skewless[spark]'."
+        ) from error
+    return getattr(module, name)

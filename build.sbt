@@ -1,0 +1,37 @@
+// The Scala half: one jar for Spark 4.2, compiled against Spark's own artifacts, which the running Spark provides.
+val sparkVersion = "4.2.0"
+val skewlessVersion = IO.read(file("VERSION")).trim
+
+ThisBuild / organization := "io.skewless"
+ThisBuild / version := skewlessVersion
+ThisBuild / scalaVersion := "2.13.18"
+
+// Spark on JDK 17 needs these when it does not start its own JVM.
+val opens = Seq(
+  "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util", "java.util.concurrent",
+  "java.util.concurrent.atomic", "sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"
+).map(p => s"--add-opens=java.base/$p=ALL-UNNAMED")
+
+lazy val jvm = (project in file("jvm"))
+  .settings(
+    name := "skewless-spark-4.2", moduleName := "skewless-spark-4.2",
+    libraryDependencies ++= Seq(
+      "org.apache.spark" %% "spark-sql" % sparkVersion % Provided,
+      "org.scalatest" %% "scalatest-funsuite" % "3.2.19" % Test
+    ),
+    scalacOptions ++= Seq("-deprecation", "-feature", "-unchecked", "-Xlint", "-Wunused", "-Werror", "-release:17"),
+    Compile / packageBin / packageOptions += Package.ManifestAttributes("Implementation-Version" -> skewlessVersion),
+    Test / fork := true,
+    Test / parallelExecution := false,
+    Test / javaOptions ++= opens ++ Seq("-Xmx2g", "-Dspark.testing=true", "-Djdk.reflect.useDirectMethodHandle=false"),
+    Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
+    // The benchmark of the probe needs no Spark at run time beyond what the table itself touches.
+    autoScalaLibrary := true
+  )
+
+lazy val benchJvm = (project in file("bench/jvm"))
+  .enablePlugins(JmhPlugin)
+  .dependsOn(jvm)
+  .settings(name := "skewless-bench", publish / skip := true)
+
+lazy val root = (project in file(".")).aggregate(jvm).settings(publish / skip := true)

@@ -1,0 +1,51 @@
+package io.skewless
+
+import java.util.{List => JList}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.{Column, DataFrame, SparkSession}
+import org.apache.spark.sql.classic.{SparkSession => ClassicSession}
+import org.apache.spark.sql.skewless.{Routing, RunningQueries}
+import org.apache.spark.sql.streaming.StreamingQuery
+
+/**
+ * All that Python may call, over Py4J, one direction only: `gateway.py` is its other half. Arguments and results are plain values,
+ * tables are `TableCodec`'s bytes. Every refusal is a `SkewlessException`.
+ */
+object Gateway {
+
+  def version(): String = SparkLine.JarVersion
+
+  /** Throws unless jar, Spark line, plugin and extension are all there. */
+  def check(session: SparkSession): Unit = {
+    SparkLine.check(session.version)
+    Routing.checkSession(session.asInstanceOf[ClassicSession])
+    driver(session)
+  }
+
+  def repartition(df: DataFrame, n: Int, columns: JList[Column], table: Array[Byte]): DataFrame =
+    Routing.repartition(df, n, columns.asScala.toSeq, Option(table).map(TableCodec.decode))
+
+  def keyHash(session: SparkSession, columns: JList[Column]): Column =
+    Routing.keyHash(session.asInstanceOf[ClassicSession], columns.asScala.toSeq)
+
+  /** (epoch, first batch under it). */
+  def publish(session: SparkSession, query: StreamingQuery, table: Array[Byte]): Array[Long] = {
+    val (epoch, batch) = RunningQueries.publish(query, TableCodec.decode(table), driver(session).conf)
+    Array(epoch, batch)
+  }
+
+  /** The newest table of a query as bytes, or null if none was published. */
+  def latest(query: StreamingQuery): Array[Byte] = RunningQueries.latest(query).map(TableCodec.encode).orNull
+
+  /** The loads of a query's routed exchanges, oldest first; an empty id asks for batch jobs. */
+  def loads(session: SparkSession, queryId: String): JList[BatchLoads] = driver(session).listener.loads(queryId).asJava
+
+  private def driver(session: SparkSession): SkewlessDriver =
+    SkewlessPlugin.driverOf(session.asInstanceOf[ClassicSession].sparkContext).getOrElse {
+      throw SkewlessException.session(
+        s"the application has no Skewless plugin. Set spark.plugins=${classOf[SkewlessPlugin].getName} before the session starts, " +
+          "or build it with skewless.configure(builder).")
+    }
+}

@@ -1,0 +1,151 @@
+// In Spark's package because it writes through Spark's own checkpoint file manager, as Spark's logs do.
+package org.apache.spark.sql.skewless
+
+import java.io.FileNotFoundException
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.UUID
+
+import scala.collection.immutable.TreeMap
+import scala.util.Using
+
+import io.skewless.{SkewlessException, Table, TableCodec}
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.json4s._
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
+
+/** From batch `batch` on, until the next pin, the query runs under table `epoch`. */
+final case class Pin(batch: Long, epoch: Long, digest: String, partitions: Int, queryId: String)
+
+/**
+ * The durable tables and pins of one query, under its checkpoint:
+ * {{{
+ *   <checkpoint>/_skewless/tables/<epoch>   TableCodec's bytes
+ *   <checkpoint>/_skewless/pins/<batch>     JSON: {"format":1, "batch":..., "epoch":..., "digest":..., "partitions":..., "queryId":...}
+ * }}}
+ * Files appear whole (temporary file, rename) and are never overwritten; the table is written before the pin that names it, so a
+ * crash in between leaves a table that nothing names. Anything unreadable, missing or contradictory stops the query with an error
+ * that names the file: the log never guesses. Not thread-safe: `QueryTables` holds the lock.
+ */
+private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: SparkSession) {
+  private val home = new Path(checkpoint, "_skewless")
+  private val tablesDir = new Path(home, "tables")
+  private val pinsDir = new Path(home, "pins")
+  private val files = CheckpointFileManager.create(checkpoint, session.sessionState.newHadoopConf())
+  private var lastEpoch = numbers(tablesDir).lastOption.getOrElse(0L)
+  private var pins = TreeMap(numbers(pinsDir).map(batch => batch -> readPin(batch)): _*)
+  private var cached = Map.empty[Long, Table]
+
+  def latest: Option[Table] = pins.lastOption.map { case (_, pin) => tableOf(pin) }
+
+  def tableAt(batch: Long): Option[Table] = pins.rangeTo(batch).lastOption.map { case (_, pin) => tableOf(pin) }
+
+  /** Writes the table under the next epoch and pins the first batch from `notBefore` on that no pin names: (epoch, batch). */
+  def add(table: Table, notBefore: Long): (Long, Long) = {
+    val batch = pins.lastOption.fold(notBefore)(last => notBefore.max(last._1 + 1))
+    val epoch = lastEpoch + 1
+    val bytes = TableCodec.encode(table.withEpoch(epoch))
+    lastEpoch = epoch // a failed write must not leave the number to a second table
+    write(new Path(tablesDir, epoch.toString), bytes)
+    val pin = Pin(batch, epoch, TableCodec.digest(bytes), table.partitions, queryId.toString)
+    val stored = readTable(pin)
+    write(new Path(pinsDir, batch.toString), PinLog.toJson(pin).getBytes(UTF_8))
+    pins = pins.updated(batch, pin)
+    cached = Map(epoch -> stored) ++ cached.filter(_._1 == epoch - 1)
+    (epoch, batch)
+  }
+
+  private def tableOf(pin: Pin): Table = cached.getOrElse(
+    pin.epoch, {
+      val table = readTable(pin)
+      cached += pin.epoch -> table
+      table
+    })
+
+  private def readTable(pin: Pin): Table = {
+    val path = new Path(tablesDir, pin.epoch.toString)
+    val bytes = read(path, TableCodec.MaxBodyBytes + TableCodec.HeaderBytes)
+    val table =
+      try TableCodec.decode(bytes)
+      catch { case e: SkewlessException => throw damaged(path, e.getMessage, e) }
+    if (TableCodec.digest(bytes) != pin.digest || table.epoch != pin.epoch || table.partitions != pin.partitions)
+      throw damaged(path, s"it is not the table that the pin of batch ${pin.batch} names")
+    table
+  }
+
+  private def readPin(batch: Long): Pin = {
+    val path = new Path(pinsDir, batch.toString)
+    val pin =
+      try PinLog.fromJson(new String(read(path, PinLog.MaxPinBytes), UTF_8))
+      catch { case e: SkewlessException if e.code == "TableError" => throw damaged(path, e.getMessage, e) }
+    if (pin.batch != batch) throw damaged(path, s"it says that it pins batch ${pin.batch}")
+    if (pin.queryId != queryId.toString)
+      throw damaged(path, s"it belongs to query ${pin.queryId}, the checkpoint to query $queryId")
+    pin
+  }
+
+  private def numbers(dir: Path): Seq[Long] =
+    if (!files.exists(dir)) Nil
+    else files.list(dir).toSeq.map(_.getPath.getName).filter(_.matches("[0-9]{1,18}")).map(_.toLong).sorted
+
+  private def read(path: Path, maxBytes: Int): Array[Byte] =
+    try
+      Using.resource(files.open(path)) { in =>
+        val bytes = in.readNBytes(maxBytes + 1)
+        if (bytes.length > maxBytes) throw damaged(path, s"it has more than $maxBytes bytes")
+        bytes
+      }
+    catch { case e: FileNotFoundException => throw damaged(path, "it is missing", e) }
+
+  private def write(path: Path, bytes: Array[Byte]): Unit = {
+    if (!files.exists(path.getParent)) files.mkdirs(path.getParent)
+    val out = files.createAtomic(path, overwriteIfPossible = false)
+    try {
+      out.write(bytes)
+      out.close()
+    } catch {
+      case e: FileAlreadyExistsException =>
+        throw SkewlessException.checkpoint(
+          s"$path exists already: another driver works on this checkpoint. Stop one of the two; the old table stays in force.",
+          e)
+      case e: Throwable =>
+        out.cancel()
+        throw e
+    }
+  }
+
+  private def damaged(path: Path, why: String, cause: Throwable = null): SkewlessException =
+    SkewlessException.checkpoint(
+      s"$path cannot be trusted: $why. The query stops rather than guess how its rows were routed. Restore the file from a copy " +
+        "of the checkpoint.",
+      cause)
+}
+
+private[skewless] object PinLog {
+  val MaxPinBytes: Int = 64 << 10
+  private val Format = 1
+  private implicit val formats: Formats = DefaultFormats
+
+  def toJson(pin: Pin): String = compact(
+    render(JObject(
+      "format" -> JInt(Format),
+      "batch" -> JLong(pin.batch),
+      "epoch" -> JLong(pin.epoch),
+      "digest" -> JString(pin.digest),
+      "partitions" -> JInt(pin.partitions),
+      "queryId" -> JString(pin.queryId)
+    )))
+
+  def fromJson(text: String): Pin =
+    try {
+      val json = parse(text)
+      val format = (json \ "format").extract[Int]
+      if (format != Format)
+        throw SkewlessException.table(s"it is of format $format, this release reads $Format. Use the Skewless that wrote it")
+      json.extract[Pin]
+    } catch {
+      case e: SkewlessException => throw e
+      case scala.util.control.NonFatal(_) => throw SkewlessException.table("it is not a whole pin")
+    }
+}

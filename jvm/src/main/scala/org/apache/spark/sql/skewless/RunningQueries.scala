@@ -1,0 +1,132 @@
+// In Spark's package because it reads StreamExecution, which Spark keeps private.
+package org.apache.spark.sql.skewless
+
+import java.util.UUID
+
+import scala.collection.concurrent.TrieMap
+
+import io.skewless.{SkewlessConf, SkewlessException, Table}
+import org.apache.hadoop.fs.Path
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.execution.streaming.RealTimeTrigger
+import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution, StreamingQueryWrapper}
+import org.apache.spark.sql.streaming.StreamingQuery
+
+/** The micro-batch that the current thread plans: on a stream's own thread, inside `foreachBatch` too. */
+final case class RunningBatch(queryId: UUID, batchId: Long, execution: StreamExecution) {
+  override def toString: String = s"batch $batchId of query $queryId"
+}
+
+object RunningBatch {
+  def current(session: SparkSession): Option[RunningBatch] = for {
+    query <- Option(session.sparkContext.getLocalProperty(StreamExecution.QUERY_ID_KEY)).map(UUID.fromString)
+    batch <- Option(session.sparkContext.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY)).map(_.toLong)
+    execution <- Option(session.sharedState.activeStreamingQueries.get(query))
+  } yield RunningBatch(query, batch, execution)
+}
+
+/**
+ * The tables of every running query: the one place in the driver that says which table a micro-batch is routed by.
+ *
+ * A table is published by writing it and then its pin, a file `batch -> epoch` for a batch that has not been planned yet. Batch N
+ * runs under the epoch of the newest pin at or below N. Neither file is ever overwritten and planning writes nothing, so planning
+ * a batch again - a retry, a restart, `explain` - finds the same epoch.
+ */
+object RunningQueries extends Logging {
+
+  private val byRun = TrieMap.empty[UUID, QueryTables]
+
+  private def tables(execution: StreamExecution): QueryTables =
+    byRun.getOrElseUpdate(
+      execution.runId, {
+        byRun.filterInPlace((_, known) => known.execution.isActive)
+        new QueryTables(execution)
+      })
+
+  /** The table for an exchange of `n` partitions in this batch; None is plain hashing. Called by the strategy, on the stream's thread. */
+  def tableFor(batch: RunningBatch, n: Int): Option[SharedTable] = tables(batch.execution).planned(batch.batchId, n)
+
+  /** Stores a table and pins the next unplanned batch to it: (epoch, batch). Called from Python. */
+  def publish(query: StreamingQuery, table: Table, conf: SkewlessConf): (Long, Long) =
+    tables(executionOf(query)).publish(table, conf)
+
+  /** The newest table of a query, pinned or in force. */
+  def latest(query: StreamingQuery): Option[Table] = tables(executionOf(query)).latest
+
+  private def executionOf(query: StreamingQuery): StreamExecution = query match {
+    case wrapper: StreamingQueryWrapper => wrapper.streamingQuery
+    case execution: StreamExecution => execution
+    case other => throw SkewlessException.query(s"$other is not a streaming query of this Spark. Pass what writeStream.start() gave.")
+  }
+}
+
+/** The tables of one run of one query. The lock orders publishing and planning: a batch is never planned while it is being pinned. */
+private[skewless] final class QueryTables(val execution: StreamExecution) extends Logging {
+  private val pinLog = new PinLog(new Path(execution.resolvedCheckpointRoot), execution.id, execution.sparkSession)
+  private var lastPlanned = -1L
+  private var shared: SharedTable = _
+  private var routedPartitions: Set[Int] = execution.analyzedPlan.collect { case node: RoutedRepartition => node.n }.toSet
+
+  def planned(batchId: Long, n: Int): Option[SharedTable] = synchronized {
+    lastPlanned = lastPlanned.max(batchId)
+    routedPartitions += n
+    pinLog.tableAt(batchId).filter(!_.isEmpty).flatMap { table =>
+      if (table.partitions == n) Some(share(table))
+      else {
+        logWarning(
+          s"query ${execution.id}: the table of epoch ${table.epoch} is for ${table.partitions} partitions, an exchange of $n is " +
+            "hashed plainly")
+        None
+      }
+    }
+  }
+
+  /** One broadcast a table, not one a batch. */
+  private def share(table: Table): SharedTable = {
+    if (shared == null || (shared.table ne table)) shared = SharedTable(table, execution.sparkSession.sparkContext)
+    shared
+  }
+
+  def latest: Option[Table] = synchronized(pinLog.latest)
+
+  def publish(table: Table, conf: SkewlessConf): (Long, Long) = synchronized {
+    checkQuery(table)
+    conf.checkSize(table.size)
+    val startedBatch = execution.offsetLog.getLatestBatchId().getOrElse(-1L)
+    pinLog.add(table, notBefore = lastPlanned.max(startedBatch) + 1)
+  }
+
+  private def checkQuery(table: Table): Unit = {
+    def refuse(why: String) = throw SkewlessException.query(s"query ${execution.id} cannot take a table: $why")
+    if (!execution.isActive) refuse("it has stopped. Start it again and publish then; the old table stays in force.")
+    if (!execution.isInstanceOf[MicroBatchExecution] || execution.trigger.isInstanceOf[RealTimeTrigger])
+      refuse("it does not run in micro-batches, between which tables are swapped. Use a processing-time or available-now trigger.")
+    if (!table.isEmpty)
+      QueryTables.statefulNode(execution.analyzedPlan).foreach { node =>
+        refuse(s"its $node keeps state by key, and this release cannot move state to where the table sends the key. The old table " +
+          "stays in force; use tables with stateless queries only.")
+      }
+    if (routedPartitions.isEmpty)
+      refuse("no exchange of it is routed (or, inside foreachBatch, none has been planned yet). Put skewless.repartition(df, n, " +
+        "key) before the step to level.")
+    if (!routedPartitions.contains(table.partitions))
+      throw SkewlessException.table(
+        s"the table is for ${table.partitions} partitions, query ${execution.id} routes exchanges of " +
+          s"${routedPartitions.toSeq.sorted.mkString(", ")}. Make the table for that number; the old table stays in force.")
+  }
+}
+
+private[skewless] object QueryTables {
+
+  /** The name of an operator that keeps state, if a streaming plan has one: the operators that Spark itself counts as stateful. */
+  def statefulNode(plan: LogicalPlan): Option[String] = plan.collectFirst {
+    case node @ (_: Aggregate | _: Deduplicate | _: DeduplicateWithinWatermark | _: Distinct | _: GlobalLimit) if node.isStreaming =>
+      node.nodeName
+    case node @ (_: FlatMapGroupsWithState | _: FlatMapGroupsInPandasWithState | _: TransformWithState |
+        _: TransformWithStateInPySpark) if node.isStreaming =>
+      node.nodeName
+    case join: Join if join.left.isStreaming && join.right.isStreaming => "stream-stream join"
+  }
+}

@@ -1,0 +1,49 @@
+// In Spark's package because it stands inside a partitioning, whose parts are private to Spark SQL.
+package org.apache.spark.sql.skewless
+
+import java.util.{LinkedHashMap => JLinkedHashMap, Map => JMap}
+
+import io.skewless.{Table, TableCodec}
+import org.apache.spark.SparkContext
+import org.apache.spark.broadcast.Broadcast
+
+/**
+ * A table on its way from the driver into tasks. A small one travels inside the task; a larger one as one broadcast an executor,
+ * decoded there once. Either way a task sees the table its plan was made with, whatever has been published since.
+ */
+final class SharedTable private (
+    @transient private val onDriver: Table,
+    small: Option[Table],
+    large: Option[Broadcast[Array[Byte]]],
+    val digest: String)
+    extends Serializable {
+
+  def table: Table = Option(onDriver).orElse(small).getOrElse(SharedTable.decode(digest, large.get))
+
+  override def equals(other: Any): Boolean = other match {
+    case that: SharedTable => digest == that.digest
+    case _ => false
+  }
+
+  override def hashCode: Int = digest.hashCode
+}
+
+object SharedTable {
+  private val InlineBytes = 32 << 10
+  private val DecodedTables = 8
+
+  private val decoded = new JLinkedHashMap[String, Table](DecodedTables, 0.75f, true) {
+    override def removeEldestEntry(eldest: JMap.Entry[String, Table]): Boolean = size > DecodedTables
+  }
+
+  def apply(table: Table, context: SparkContext): SharedTable = {
+    val bytes = TableCodec.encode(table)
+    val digest = TableCodec.digest(bytes)
+    if (bytes.length <= InlineBytes) new SharedTable(table, Some(table), None, digest)
+    else new SharedTable(table, None, Some(context.broadcast(bytes)), digest)
+  }
+
+  private def decode(digest: String, bytes: Broadcast[Array[Byte]]): Table = decoded.synchronized {
+    decoded.computeIfAbsent(digest, _ => TableCodec.decode(bytes.value))
+  }
+}

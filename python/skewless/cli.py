@@ -1,0 +1,39 @@
+"""The command `skewless`."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from skewless.errors import SkewlessError
+from skewless.jar import jar_path
+
+
+def _version() -> str:
+    try:
+        return version("skewless")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@click.group()
+@click.version_option(_version(), prog_name="skewless")
+def cli() -> None:
+    """Skewless keeps keyed work in Spark level while hot keys drift."""
+
+
+@cli.command("jar-path")
+def jar_path_command() -> None:
+    """Prints where the jar is, for spark-submit --jars."""
+    click.echo(str(jar_path()))
+
+
+def main() -> None:
+    """The entry point: an error of ours is one line on stderr and exit code 1."""
+    try:
+        cli()
+    except SkewlessError as error:
+        click.echo(f"skewless: {error}", err=True)
+        sys.exit(1)

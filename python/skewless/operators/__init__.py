@@ -1,0 +1,1 @@
+"""What a user calls on a DataFrame or an RDD."""

@@ -1,0 +1,49 @@
+"""The table as a partition function for Python RDDs; `RoutedPartitioner.scala` is its twin for JVM RDDs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from pyspark.rdd import portable_hash
+
+from skewless.errors import TableError
+from skewless.table import Table
+
+
+class RoutedPartitioner:
+    """A partition function: `rdd.partitionBy(table.partitions, RoutedPartitioner(table))`.
+
+    The key hash is PySpark's `portable_hash`, folded to 32 bits for the table; a key without an entry goes where PySpark puts it.
+    Equal when its table is equal, so PySpark sees two RDDs routed alike as partitioned alike. A table with splits is refused: an
+    RDD's partitioner promises that a key sits in one partition.
+    """
+
+    def __init__(self, table: Table) -> None:
+        if table.has_splits:
+            raise TableError(
+                "a table with splits cannot partition an RDD: Spark takes a partitioner as a promise that a key sits in one "
+                "partition. Use moves only, or skewless.repartition on a DataFrame."
+            )
+        self.table = table
+        self._moves = dict(zip(table.move_hashes.tolist(), table.move_targets.tolist(), strict=True))
+
+    def __call__(self, key: Hashable) -> int:
+        key_hash = portable_hash(key)
+        target: int | None = self._moves.get(rdd_key_hash(key_hash))
+        return key_hash % self.table.partitions if target is None else target
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RoutedPartitioner) and other.table == self.table
+
+    def __hash__(self) -> int:
+        return hash(self.table)
+
+
+def rdd_key_hash(portable: int) -> int:
+    """PySpark's 64-bit hash folded to the signed 32 bits that a table is keyed on.
+
+    >>> rdd_key_hash(5), rdd_key_hash(-1), rdd_key_hash(1 << 31)
+    (5, -1, -2147483648)
+    """
+    folded = (portable ^ (portable >> 32)) & 0xFFFFFFFF if not -(1 << 31) <= portable < 1 << 31 else portable & 0xFFFFFFFF
+    return folded - (1 << 32) if folded >= 1 << 31 else folded

@@ -11,7 +11,7 @@ from skewless.table import Change, Table, compose, diff
 
 if TYPE_CHECKING:
     from skewless.balancer import Balancer, BatchLoads, Swap, balance
-    from skewless.operators.partitioner import RoutedPartitioner
+    from skewless.operators.partitioner import RoutedPartitioner, rdd_key_hash
     from skewless.operators.repartition import key_hash, repartition
     from skewless.session import configure
 
@@ -22,6 +22,7 @@ _LAZY = {
     "balance": "skewless.balancer",
     "RoutedPartitioner": "skewless.operators.partitioner",
     "key_hash": "skewless.operators.repartition",
+    "rdd_key_hash": "skewless.operators.partitioner",
     "repartition": "skewless.operators.repartition",
     "configure": "skewless.session",
 }
@@ -39,6 +40,7 @@ __all__ = [
     "diff",
     "errors",
     "key_hash",
+    "rdd_key_hash",
     "repartition",
 ]
 

@@ -128,7 +128,7 @@ class Table:
         object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Table.decode, (self.encode(),)
+        return _decode, (self.encode(),)
 
     # -- routing ---------------------------------------------------------------------------------------------------
 
@@ -305,6 +305,11 @@ def slot(key_hashes: Int32s, map_partition: int, mappers: int, widths: Int32s, c
     mixed = _mix(key_hashes.astype(np.uint32) ^ _mix(contents.astype(np.uint32) + seed))
     by_content = (mixed & np.uint32(0x7FFFFFFF)).astype(np.int64) % widths
     return np.where(mappers >= widths, turn, by_content).astype(np.int32)
+
+
+def _decode(data: bytes) -> Table:
+    """`Table.decode` as a plain function: PySpark's pickler takes a class method by value, with all of this module."""
+    return Table.decode(data)
 
 
 def _mix(values: NDArray[np.generic]) -> NDArray[np.uint32]:

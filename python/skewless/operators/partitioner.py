@@ -28,9 +28,9 @@ class RoutedPartitioner:
         self._moves = dict(zip(table.move_hashes.tolist(), table.move_targets.tolist(), strict=True))
 
     def __call__(self, key: Hashable) -> int:
-        key_hash = portable_hash(key)
-        target: int | None = self._moves.get(rdd_key_hash(key_hash))
-        return key_hash % self.table.partitions if target is None else target
+        portable = portable_hash(key)
+        target: int | None = self._moves.get(_fold(portable))
+        return portable % self.table.partitions if target is None else target
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RoutedPartitioner) and other.table == self.table
@@ -39,11 +39,17 @@ class RoutedPartitioner:
         return hash(self.table)
 
 
-def rdd_key_hash(portable: int) -> int:
-    """PySpark's 64-bit hash folded to the signed 32 bits that a table is keyed on.
+def rdd_key_hash(key: Hashable) -> int:
+    """What a table for Python RDDs is keyed on. Ask the executors, where Spark fixes the seed that a string's hash depends on:
+    `rdd.keys().distinct().map(lambda key: (key, rdd_key_hash(key)))`."""
+    return _fold(portable_hash(key))
 
-    >>> rdd_key_hash(5), rdd_key_hash(-1), rdd_key_hash(1 << 31)
+
+def _fold(portable: int) -> int:
+    """PySpark's 64-bit hash as signed 32 bits; small hashes, such as those of small integers, stay themselves.
+
+    >>> _fold(5), _fold(-1), _fold(1 << 31)
     (5, -1, -2147483648)
     """
-    folded = (portable ^ (portable >> 32)) & 0xFFFFFFFF if not -(1 << 31) <= portable < 1 << 31 else portable & 0xFFFFFFFF
+    folded = (portable if -(1 << 31) <= portable < 1 << 31 else portable ^ (portable >> 32)) & 0xFFFFFFFF
     return folded - (1 << 32) if folded >= 1 << 31 else folded

@@ -21,6 +21,13 @@ case class RoutedRepartition(keys: Seq[Expression], n: Int, fixed: Option[Table]
   override protected def stringArgs: Iterator[Any] = Iterator(keys, n, fixed.getOrElse("published table"))
 }
 
+/** How an exchange is routed: under which epoch, and by which table, if it has entries; without one Spark's own exchange is used. */
+final case class Routed(epoch: Long, table: Option[SharedTable])
+
+object Routed {
+  val Plainly: Routed = Routed(0, None)
+}
+
 /**
  * Plans `RoutedRepartition`. Runs on the driver for each batch job and each micro-batch, before Spark decides which shuffles it
  * can drop: the table is known by then, so what `RoutedPartitioning` tells the planner is true of this very batch.
@@ -29,12 +36,12 @@ case class RoutedRepartitionStrategy(session: SparkSession) extends SparkStrateg
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case node: RoutedRepartition =>
       val batch = RunningBatch.current(session)
-      val shared = node.fixed match {
-        case Some(table) => Some(table).filter(!_.isEmpty).map(SharedTable(_, session.sparkContext))
-        case None => batch.flatMap(RunningQueries.tableFor(_, node.n))
+      val routing = node.fixed match {
+        case Some(table) => Routed(table.epoch, Some(table).filter(!_.isEmpty).map(SharedTable(_, session.sparkContext)))
+        case None => batch.fold(Routed.Plainly)(RunningQueries.routingOf(_, node.n))
       }
-      val exchange = ShuffleExchangeExec(partitioning(node, shared), planLater(node.child), REPARTITION_BY_NUM)
-      RoutedReadExec(batch, shared.fold(0L)(_.table.epoch), exchange) :: Nil
+      val exchange = ShuffleExchangeExec(partitioning(node, routing.table), planLater(node.child), REPARTITION_BY_NUM)
+      RoutedReadExec(batch.fold("")(_.queryId.toString), batch.fold(-1L)(_.batchId), routing.epoch, exchange) :: Nil
     case _ => Nil
   }
 

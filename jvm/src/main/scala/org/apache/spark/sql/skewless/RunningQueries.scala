@@ -45,8 +45,8 @@ object RunningQueries extends Logging {
         new QueryTables(execution)
       })
 
-  /** The table for an exchange of `n` partitions in this batch; None is plain hashing. Called by the strategy, on the stream's thread. */
-  def tableFor(batch: RunningBatch, n: Int): Option[SharedTable] = tables(batch.execution).planned(batch.batchId, n)
+  /** How an exchange of `n` partitions is routed in this batch. Called by the strategy, on the stream's thread. */
+  def routingOf(batch: RunningBatch, n: Int): Routed = tables(batch.execution).planned(batch.batchId, n)
 
   /** Stores a table and pins the next unplanned batch to it: (epoch, batch). Called from Python. */
   def publish(query: StreamingQuery, table: Table, conf: SkewlessConf): (Long, Long) =
@@ -69,17 +69,15 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   private var shared: SharedTable = _
   private var routedPartitions: Set[Int] = execution.analyzedPlan.collect { case node: RoutedRepartition => node.n }.toSet
 
-  def planned(batchId: Long, n: Int): Option[SharedTable] = synchronized {
+  def planned(batchId: Long, n: Int): Routed = synchronized {
     lastPlanned = lastPlanned.max(batchId)
     routedPartitions += n
-    pinLog.tableAt(batchId).filter(!_.isEmpty).flatMap { table =>
-      if (table.partitions == n) Some(share(table))
-      else {
+    pinLog.tableAt(batchId).fold(Routed.Plainly) { table =>
+      if (table.partitions != n)
         logWarning(
           s"query ${execution.id}: the table of epoch ${table.epoch} is for ${table.partitions} partitions, an exchange of $n is " +
             "hashed plainly")
-        None
-      }
+      Routed(table.epoch, Some(table).filter(t => t.partitions == n && !t.isEmpty).map(share))
     }
   }
 

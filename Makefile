@@ -1,0 +1,78 @@
+# `make demo` and `make test` do all the set-up they need; `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+VERSION := $(shell cat VERSION)
+JAR := jvm/target/scala-2.13/skewless-spark-4.2_2.13-$(VERSION).jar
+SOURCES := $(shell find jvm/src/main -name '*.scala') build.sbt project/build.properties project/plugins.sbt VERSION
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test unit suites integration check format bench docs jar wheel clean tools
+
+help:                 ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+demo: $(VENV)/ready $(JAR)  ## a stream on a local cluster, levelled while it runs
+	$(BIN)/skewless demo
+
+test: unit suites integration  ## every test: Python, Scala, then a real local cluster
+	@$(BIN)/python build/tally.py
+
+unit: $(VENV)/ready   ## Python tests that start no JVM, with the doctests
+	@echo "== Python tests (no JVM)"
+	@mkdir -p out && rm -f out/junit-*.xml
+	$(BIN)/pytest tests --junitxml=out/junit-unit.xml
+	$(BIN)/pytest --doctest-modules python/skewless --junitxml=out/junit-doctest.xml
+
+suites: tools         ## Scala suites, on local[n]
+	@echo "== Scala suites"
+	@rm -rf jvm/target/test-reports
+	build/sbt jvm/test
+
+integration: $(VENV)/ready $(JAR)  ## tests on a local cluster with real executors
+	@echo "== integration tests (local-cluster; each file starts its own session, about half a minute)"
+	@mkdir -p out
+	$(BIN)/pytest integration -v --junitxml=out/junit-integration.xml
+
+check: $(VENV)/ready  ## linters and types, as CI runs them
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	build/sbt scalafmtCheckAll jvm/Test/compile
+
+format: $(VENV)/ready ## rewrites the sources in the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	build/sbt scalafmtAll
+
+bench: $(VENV)/ready $(JAR)  ## ratios against plain Spark, measured in one run, and the probe's cost by JMH
+	$(BIN)/python bench/exchange.py
+	$(BIN)/python bench/publish.py
+	build/sbt 'benchJvm/Jmh/run -rf text'
+
+docs: tools           ## the generated pages
+	build/sbt "jvm/runMain io.skewless.SettingsPage $(CURDIR)/docs/configuration.md"
+
+jar: $(JAR)           ## the jar
+
+wheel: $(VENV)/ready $(JAR)  ## the wheel, with the jar inside, in dist/
+	$(BIN)/python -m build --wheel --outdir dist .
+
+clean:                ## removes what was built, not the virtual environment
+	rm -rf jvm/target bench/jvm/target target project/target project/project dist out
+
+tools:
+	@PYTHON="$(PYTHON)" build/tools
+
+$(VENV)/ready: pyproject.toml | tools
+	@echo "== Python environment in $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[spark,simulate,report,dev]'
+	@touch $@
+
+$(JAR): $(SOURCES) | tools
+	@echo "== jar"
+	build/sbt jvm/package
+	@touch $@

@@ -32,7 +32,7 @@ def main() -> None:
     spark = skewless.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     print(
-        f"{args.rows:,} rows, {args.partitions} partitions, {args.rounds} rounds, local[2]; ratio = time / Spark's own in that round"
+        f"{args.rows:,} rows, {args.partitions} partitions, {args.rounds} rounds, local[2]; ratio = to Spark's own in that round"
     )
     for keys, column in (("uniform", _uniform()), ("skewed", _skewed())):
         rows = spark.range(0, args.rows, 1, 4).select(column.alias("k"), F.col("id").alias("v"))

@@ -8,7 +8,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from skewless.errors import SettingError, TableError
 from skewless.gateway import Gateway

@@ -82,8 +82,8 @@ class Gateway:
 
 
 _NO_JAR = (
-    "the Skewless jar is not on the driver's class path. Build the session with skewless.configure(builder), or start the job with "
-    'spark-submit --jars "$(skewless jar-path)". A session that started without the jar cannot take it later: restart Python.'
+    "the Skewless jar is not on the driver's class path. Build the session with skewless.configure(builder), or start the job "
+    'with spark-submit --jars "$(skewless jar-path)". A JVM that started without the jar cannot take it later: restart Python.'
 )
 
 

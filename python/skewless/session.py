@@ -33,18 +33,14 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
             "the builder makes a Spark Connect session; Skewless works on the driver's own JVM, which Connect hides. Use a "
             "classic session: no .remote(...), SPARK_REMOTE unset."
         )
-    running = SparkContext._jvm
-    if running is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()  # under spark-submit the JVM is there before Python is
+    if SparkContext._jvm is None:
         builder = _append(builder, "spark.jars", str(jar_path()))
-    elif running is not None and SparkContext._active_spark_context is not None and not _has(running, PLUGIN):
-        raise SessionError(
-            "a Spark application runs in this process already, without the Skewless jar, and cannot take it later. Call "
-            "configure before the first session, or stop it and restart Python."
-        )
-    elif running is not None and not _has(running, PLUGIN):
+    elif not _has(SparkContext._jvm, PLUGIN):
         raise SessionError(
             "this process started its JVM without the Skewless jar, and a JVM cannot take it later. Call configure before the "
-            "first session of the process."
+            'first session of the process; under spark-submit give the jar with --jars "$(skewless jar-path)".'
         )
     return _append(_append(builder, "spark.plugins", PLUGIN), "spark.sql.extensions", EXTENSION)
 

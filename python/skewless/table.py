@@ -255,7 +255,8 @@ class Table:
         return hash(self.encode()[16:48])
 
     def __repr__(self) -> str:
-        return f"Table(partitions={self.partitions}, epoch={self.epoch}, moves={len(self.move_hashes)}, splits={len(self.split_hashes)})"
+        counts = f"moves={len(self.move_hashes)}, splits={len(self.split_hashes)}"
+        return f"Table(partitions={self.partitions}, epoch={self.epoch}, {counts})"
 
 
 def diff(old: Table, new: Table) -> list[Change]:

@@ -1,0 +1,195 @@
+"""Ways to start a session, right and wrong, each in a process of its own: configure, spark-submit, and what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from integration.conftest import ROOT
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+SPARK_SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+
+HEAD = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+import skewless
+base = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+
+def show(call):
+    try:
+        call()
+        print("FINE")
+    except skewless.errors.SkewlessError as error:
+        print(type(error).__name__, error)
+"""
+
+USE = """
+df = spark.range(100).selectExpr("id % 5 as k")
+count = skewless.repartition(df, 3, "k", table=skewless.Table(3, {1: 2})).count()
+print("COUNT", count, type(spark).__module__)
+"""
+
+
+def test_configure_keeps_the_jars_plugins_and_extensions_that_are_there(run_python: Run, tmp_path: Path) -> None:
+    other = tmp_path / "other.jar"
+    shutil.make_archive(str(tmp_path / "other"), "zip", tmp_path)
+    (tmp_path / "other.zip").rename(other)
+    script = (
+        HEAD
+        + f"""
+spark = skewless.configure(base.config("spark.jars", {str(other)!r})).getOrCreate()
+for key in ("spark.jars", "spark.plugins", "spark.sql.extensions"):
+    print(key, spark.sparkContext.getConf().get(key))
+again = skewless.configure(base)
+print("AGAIN", again._options["spark.plugins"])
+"""
+        + USE
+    )
+    out = run_python(script).stdout
+    assert f"spark.jars {other}," in out
+    assert "skewless-spark-4.2_2.13" in out
+    assert "AGAIN io.skewless.SkewlessPlugin\n" in out
+    assert "COUNT 100" in out
+
+
+def test_spark_submit_with_jars_and_the_conf_file_runs_a_query(run_python: Run) -> None:
+    jar = subprocess.check_output([sys.executable, "-m", "skewless", "jar-path"], text=True).strip()
+    submit = (SPARK_SUBMIT, "--master", "local[1]", "--jars", jar, "--properties-file", str(ROOT / "conf" / "skewless.conf"))
+    script = "from pyspark.sql import SparkSession\nimport skewless\nspark = SparkSession.builder.getOrCreate()\n" + USE
+    assert "COUNT 100" in run_python(script, *submit).stdout
+    configured = script.replace("SparkSession.builder", "skewless.configure(SparkSession.builder)")
+    assert "COUNT 100" in run_python(configured, *submit).stdout
+
+
+def test_spark_submit_without_the_jar_says_how_to_give_it(run_python: Run) -> None:
+    script = HEAD + "show(lambda: skewless.configure(SparkSession.builder))"
+    out = run_python(script, SPARK_SUBMIT, "--master", "local[1]").stdout
+    assert "SessionError" in out
+    assert "--jars" in out
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("base", "jar is not on the driver's class path"),
+        ("base.config('spark.jars', str(skewless.jar.jar_path()))", "no Skewless extension"),
+        (
+            "base.config('spark.jars', str(skewless.jar.jar_path())).config('spark.sql.extensions', skewless.session.EXTENSION)",
+            "no Skewless plugin",
+        ),
+    ],
+)
+def test_a_session_that_lacks_a_part_is_told_which(run_python: Run, how: str, message: str) -> None:
+    script = (
+        HEAD
+        + f"""
+import skewless.jar, skewless.session
+spark = ({how}).getOrCreate()
+show(lambda: skewless.repartition(spark.range(5), 2, "id"))
+show(lambda: skewless.balance(spark))
+print("PLAIN", spark.range(5).count())
+"""
+    )
+    out = run_python(script).stdout
+    assert out.count("SessionError") == 2
+    assert out.count(message) == 2
+    assert "PLAIN 5" in out
+
+
+def test_a_process_that_started_without_the_jar_is_told_to_restart(run_python: Run) -> None:
+    script = HEAD + "spark = base.getOrCreate()\nspark.stop()\nshow(lambda: skewless.configure(base))"
+    assert "SessionError this process started its JVM without the Skewless jar" in run_python(script).stdout
+
+
+def test_a_connect_session_is_refused(run_python: Run) -> None:
+    script = (
+        HEAD
+        + """
+show(lambda: skewless.configure(SparkSession.builder.remote("sc://localhost")))
+os.environ["SPARK_REMOTE"] = "sc://localhost"
+show(lambda: skewless.configure(SparkSession.builder))
+
+class Connect:
+    pass
+
+show(lambda: skewless.balance(Connect()))
+"""
+    )
+    assert run_python(script).stdout.count("SessionError") == 3
+
+
+def test_another_spark_line_is_refused_on_both_sides(run_python: Run) -> None:
+    script = (
+        HEAD
+        + """
+import pyspark
+real, pyspark.__version__ = pyspark.__version__, "4.1.0"
+show(lambda: skewless.configure(base))
+pyspark.__version__ = real
+spark = skewless.configure(base).getOrCreate()
+try:
+    spark._jvm.io.skewless.SparkLine.check("4.1.0")
+except Exception as error:
+    print("JVM", error.java_exception.getCode(), error.java_exception.getMessage())
+"""
+    )
+    out = run_python(script).stdout
+    assert "VersionError this release of Skewless serves Spark 4.2" in out
+    assert "JVM VersionError this Skewless jar" in out
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("spark.skewless.tabel.maxEntries", "5", "there is no setting spark.skewless.tabel.maxEntries"),
+        ("spark.skewless.table.maxEntries", "-1", "whole number from 0"),
+        ("spark.skewless.table.maxEntries", "many", "whole number from 0"),
+    ],
+)
+def test_a_wrong_setting_stops_the_application_before_it_starts(run_python: Run, key: str, value: str, message: str) -> None:
+    done = run_python(HEAD + f"skewless.configure(base.config({key!r}, {value!r})).getOrCreate()", check=False)
+    assert done.returncode != 0
+    assert message in done.stdout + done.stderr
+
+
+def test_no_more_listening_sockets_than_plain_pyspark(run_python: Run) -> None:
+    script = """
+import json, os, sys, psutil
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+import skewless
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+plain = bool(os.environ.get("PLAIN"))
+spark = (builder if plain else skewless.configure(builder)).getOrCreate()
+df = spark.range(100).selectExpr("id % 5 as k")
+if plain:
+    df.repartition(3, "k").count()
+else:
+    balancer = skewless.balance(spark)
+    stream = spark.readStream.format("rate").load().selectExpr("value as k")
+    writer = skewless.repartition(stream, 3, "k").writeStream.format("noop")
+    query = writer.option("checkpointLocation", os.environ["CHECKPOINT"]).start()
+    balancer.publish(query, skewless.Table(3, {1: 2}))
+    skewless.repartition(df, 3, "k", table=skewless.Table(3, {1: 2})).count()
+me = psutil.Process()
+listening = [c for p in [me, *me.children(recursive=True)] for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+print("SOCKETS", json.dumps(len(listening)))
+"""
+    counts = {}
+    for name, plain in (("plain", "1"), ("skewless", "")):
+        env = {"PLAIN": plain, "CHECKPOINT": str(Path(os.environ.get("TMPDIR", "/tmp")) / f"sockets-{os.getpid()}-{name}")}
+        out = run_python(script, env=env).stdout
+        counts[name] = json.loads(out.split("SOCKETS", 1)[1])
+    assert counts["plain"] > 0
+    assert counts["skewless"] <= counts["plain"]

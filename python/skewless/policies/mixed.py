@@ -1,0 +1,65 @@
+"""Mixed and Mixed_BF (section III-C, Algorithm 4): take back as few entries as it needs for the table to fit, then MinMig.
+
+Apart from its two parents because it searches: n, the number of entries taken back, is the one thing it decides. Entries
+with the least state go first. Where the paper's loop sets n to the last overrun, and so may go round for ever, here n only
+grows, and at least doubles: after some ten trials it is the whole table, and the search ends.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skewless.plan import Plan
+from skewless.policies.limits import Limits
+from skewless.policies.llfd import level, reachable
+from skewless.policies.problem import Ints, Problem, pose
+from skewless.policies.settle import entries_of, settle
+from skewless.policies.simple import better_of
+from skewless.snapshot import Snapshot
+from skewless.table import Table
+
+
+def mixed(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
+    """Levels with few bytes, within the table's size.
+
+    >>> table = Table(2)
+    >>> snapshot = Snapshot.of(table, [0, 2, 4, 1], [6.0, 2.0, 2.0, 2.0])
+    >>> plan = mixed(snapshot, table, Limits(max_entries=2))
+    >>> plan.met, len(plan.table), plan.imbalance_before, plan.imbalance_after
+    (True, 2, 0.6666666666666667, 0.0)
+    """
+    problem = pose(snapshot, table, limits)
+    entries, back = take_back_order(problem), 0
+    while True:
+        targets = trial(problem, entries[:back])
+        over = entries_of(problem, targets) - problem.entries
+        if over <= 0 or back == len(entries):
+            return better_of(settle(problem, targets), problem, reachable(problem))
+        back = min(len(entries), back + max(over, back))
+
+
+def mixed_bf(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
+    """Tries every n and keeps the plan that meets the limits with the fewest bytes; the most level one if none does.
+
+    >>> table = Table(2)
+    >>> mixed_bf(Snapshot.of(table, [0, 2], [1.0, 1.0]), table, Limits()).imbalance_after
+    0.0
+    """
+    problem = pose(snapshot, table, limits)
+    entries = take_back_order(problem)
+    plans = [settle(problem, trial(problem, entries[:back])) for back in range(len(entries) + 1)]
+    best = min(plans, key=lambda plan: (not plan.met, 0.0 if plan.met else plan.imbalance_after, plan.bytes_moved))
+    return better_of(best, problem, reachable(problem))
+
+
+def take_back_order(problem: Problem) -> Ints:
+    """The items that have an entry, least state first. Giants keep their seats: taking one back would only toss it about."""
+    away = np.flatnonzero((problem.items.sources != problem.items.homes) & ~problem.giants)
+    return away[np.argsort(problem.items.state_bytes[away], kind="stable")]
+
+
+def trial(problem: Problem, back: Ints) -> Ints:
+    """The targets after taking back these items and levelling with MinMig's priority."""
+    starts = problem.items.sources.copy()
+    starts[back] = problem.items.homes[back]
+    return level(problem, starts, problem.items.priority(problem.limits.beta))

@@ -6,7 +6,7 @@ groups of like keys (`counts`), so that the same code serves single keys and the
 
 Where the paper leaves a choice: a partition accepts at `<=` its ceiling; loads are the current ones; ties go to the
 smaller number; an exchange takes the shortest prefix in order of priority that makes room. Keys heavier than the ceiling
-are seated beforehand and never tossed about.
+(or than what fixed load leaves of it) are seated beforehand and never tossed about.
 
 Why it ends: a candidate pushes out strictly lighter keys only, and candidates are taken heaviest first. So each key is
 placed at most once, and a placed key is never pushed out again.

@@ -29,12 +29,14 @@ def mixed(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
     (True, 2, 0.6666666666666667, 0.0)
     """
     problem = pose(snapshot, table, limits)
-    entries, back = take_back_order(problem), 0
+    entries, back, tried = take_back_order(problem), 0, []
     while True:
-        targets = trial(problem, entries[:back])
-        over = entries_of(problem, targets) - problem.entries
-        if over <= 0 or back == len(entries):
-            return better_of(settle(problem, targets), problem, reachable(problem))
+        tried.append(trial(problem, entries[:back]))
+        over = entries_of(problem, tried[-1]) - problem.entries
+        if over <= 0:
+            return better_of(settle(problem, tried[-1]), problem, reachable(problem))
+        if back == len(entries):
+            return _best_trimmed(problem, tried)
         back = min(len(entries), back + max(over, back))
 
 
@@ -48,8 +50,7 @@ def mixed_bf(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
     problem = pose(snapshot, table, limits)
     entries = take_back_order(problem)
     plans = [settle(problem, trial(problem, entries[:back])) for back in range(len(entries) + 1)]
-    best = min(plans, key=lambda plan: (not plan.met, 0.0 if plan.met else plan.imbalance_after, plan.bytes_moved))
-    return better_of(best, problem, reachable(problem))
+    return better_of(min(plans, key=_rank), problem, reachable(problem))
 
 
 def take_back_order(problem: Problem) -> Ints:
@@ -63,3 +64,15 @@ def trial(problem: Problem, back: Ints) -> Ints:
     starts = problem.items.sources.copy()
     starts[back] = problem.items.homes[back]
     return level(problem, starts, problem.items.priority(problem.limits.beta))
+
+
+def _best_trimmed(problem: Problem, tried: list[Ints]) -> Plan:
+    """No n made the table fit: the best of what is left of each trial, and of MinTable, after the lightest entries went."""
+    smallest = level(problem, problem.items.homes, problem.items.costs)
+    plans = [settle(problem, targets) for targets in [*tried, smallest]]
+    return better_of(min(plans, key=_rank), problem, reachable(problem))
+
+
+def _rank(plan: Plan) -> tuple[bool, float, float]:
+    """Limits first; then, if they are met, the fewest bytes, else the most level."""
+    return not plan.met, 0.0 if plan.met else plan.imbalance_after, plan.bytes_moved

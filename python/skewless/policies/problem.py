@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 ITEMS_PER_ENTRY = 4  # keys looked at for each entry allowed: exchanges need lighter keys than those that get an entry
-MIN_ITEMS = 1024
+MIN_ITEMS = 16_384  # with fewer, the keys that count as fixed leave no room for a heavy key that would fit
 TOLERANCE = 1e-9  # of the mean load: sums of floats in another order differ by less
 
 
@@ -82,8 +82,8 @@ class Problem:
 
     @property
     def giants(self) -> Bools:
-        """Keys that exceed the ceiling alone: no move can level them, only a split."""
-        return self.items.costs > self.ceiling + self.slack
+        """Keys that lift any partition above the ceiling, alone or on top of what cannot move: no move can level them."""
+        return self.items.costs > self.ceiling - float(self.fixed.min()) + self.slack
 
     @property
     def entries(self) -> int:

@@ -110,9 +110,10 @@ def _explain(problem: Problem, targets: Ints, after: float, size: int) -> tuple[
     words = []
     giants = np.flatnonzero(problem.giants)
     for item in giants[np.argsort(-problem.items.costs[giants], kind="stable")][:3].tolist():
-        share = problem.items.costs[item] / problem.mean
+        share, floor = problem.items.costs[item] / problem.mean, problem.fixed.min() / problem.mean
+        beside = f", on top of {floor:.2f} that cannot move" if floor > 0 else ""
         words.append(
-            f"split: key hash {problem.key_hashes[item]} alone carries {share:.2f} times the mean; only a split can level it"
+            f"split: key hash {problem.key_hashes[item]} carries {share:.2f} times the mean{beside}; only a split can level it"
         )
     for partition in np.flatnonzero(problem.fixed > problem.ceiling + problem.slack).tolist()[:3]:
         share = problem.fixed[partition] / problem.mean

@@ -145,7 +145,9 @@ def _floats(name: str, values: ArrayLike | None, length: int) -> Floats:
 
 def _check_amounts(name: str, array: Floats) -> None:
     # The sum is NaN or infinite exactly if a value is, or if the values are absurdly large; both are refused.
-    if len(array) and not (float(array.min()) >= 0 and np.isfinite(array.sum())):
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array.sum()
+    if len(array) and not (float(array.min()) >= 0 and np.isfinite(total)):
         bad = array[~(np.isfinite(array) & (array >= 0))]
         worst = bad[0] if len(bad) else "a sum beyond any float"
         raise SettingError(f"{name} hold {worst}. Give finite numbers of zero or more; check the cost function.")

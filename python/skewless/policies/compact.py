@@ -82,9 +82,9 @@ def discretise(values: Floats, degree: int) -> Floats:
     positive = np.flatnonzero(values > 0)
     if not len(positive):
         return result
-    unit = float(values[positive].min())
     ordered = positive[np.argsort(-values[positive], kind="stable")]
-    scaled = values[ordered] / unit
+    unit = max(float(values[ordered[-1]]), float(values[ordered[0]]) * 2.0**-40)  # what is lighter still is dust
+    scaled = np.maximum(values[ordered] / unit, 1.0)
     low, high = _candidates(scaled, degree)
     result[ordered] = unit * np.array(_choose(scaled.tolist(), low.tolist(), high.tolist()))
     return result

@@ -38,7 +38,8 @@ class Stream:
     def __init__(self, pace: Pace = EAGER, table: Table | None = None, **options: object) -> None:
         self.clock = Clock()
         self.batch = 0
-        self.controller = Controller(table or Table(2), pace=pace, clock=self.clock, **options)  # type: ignore[arg-type]
+        table = Table(2) if table is None else table  # an empty table is false, so `or` would not do
+        self.controller = Controller(table, pace=pace, clock=self.clock, **options)  # type: ignore[arg-type]
 
     def snapshot(self, costs: dict[int, float], state_bytes: float = 100.0) -> Snapshot:
         self.batch += 1

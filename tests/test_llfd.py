@@ -92,4 +92,4 @@ def _loads(items: Items, placements: list[tuple[int, int, int]], floor: np.ndarr
     for item, target, units in placements:
         loads[items.sources[item]] -= units * items.costs[item]
         loads[target] += units * items.costs[item]
-    return loads.tolist()
+    return [float(load) for load in loads]

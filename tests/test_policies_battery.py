@@ -108,7 +108,7 @@ def test_a_plan_is_near_the_optimum_on_small_instances(name: str, costs: list[fl
 def lowest_peak(costs: list[float], partitions: int) -> float:
     """Brute force: the smallest maximum over all assignments."""
     choices = itertools.product(range(partitions), repeat=len(costs))
-    return min(max(np.bincount(choice, weights=costs, minlength=partitions)) for choice in choices)
+    return min(float(np.bincount(choice, weights=costs, minlength=partitions).max()) for choice in choices)
 
 
 @pytest.mark.parametrize("name", ["compact", "llfd", "min_mig", "min_table", "mixed", "mixed_bf"])

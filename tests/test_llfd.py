@@ -76,6 +76,13 @@ def test_two_giants_part_and_the_light_keys_leave_them() -> None:
     assert [reason.split(":")[0] for reason in plan.reasons] == ["split", "split", "imbalance"]
 
 
+def test_light_keys_may_stay_with_a_giant_within_the_tolerance() -> None:
+    """No move can bring partition 0 below 100; a key of 4 beside the giant is within 5 % of that, a key of 6 is not."""
+    for light, moved in ((4.0, []), (6.0, [6])):
+        snapshot, table = on_one_partition([100.0, light], 3)
+        assert llfd(snapshot, table, Limits(max_imbalance=0.05)).moves.key_hashes.tolist() == moved
+
+
 def test_a_remainder_above_the_ceiling_is_named() -> None:
     table = Table(2)
     plan = llfd(Snapshot.of(table, [1], [1.0], remainder_costs=[9.0, 0.0]), table, Limits())

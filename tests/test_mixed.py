@@ -98,7 +98,7 @@ def test_mixed_moves_less_than_min_table_on_a_drifted_stream() -> None:
 @pytest.mark.parametrize("policy", [mixed, min_mig, min_table])
 def test_a_giant_does_not_wander_while_the_light_keys_drift(policy: object) -> None:
     rng = np.random.default_rng(2)
-    table, giant = Table(4), 1000
+    table, giant = Table(4), 1003
     for _ in range(10):
         costs = np.append(rng.uniform(0, 2, 60), 100.0)
         snapshot = Snapshot.of(table, [*range(60), giant], costs, costs)

@@ -20,7 +20,7 @@ from skewless.table import Table, diff
 
 EVERY = policies.names()
 LEVELLING = tuple(name for name in EVERY if name != "take_back")
-FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FAST = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 every_policy = pytest.mark.parametrize("name", EVERY)
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from instances import on_one_partition
 from skewless.policies import Limits
-from skewless.policies.compact import compact, discretise, gather
+from skewless.policies.compact import _trial, compact, discretise, gather
 from skewless.policies.mixed import mixed
 from skewless.policies.problem import pose
 from skewless.snapshot import Snapshot
@@ -62,6 +63,14 @@ def test_a_record_is_mapped_back_to_the_keys_of_highest_priority() -> None:
     snapshot = Snapshot.of(table, [0, 2, 4, 6, 1], [1.0] * 4 + [1e-9], [66, 64, 67, 65, 1])
     plan = compact(snapshot, table, Limits(max_imbalance=0.01, degree=64, beta=1.0))
     assert plan.moves.key_hashes.tolist() == [2, 6]
+
+
+def test_the_keys_of_one_record_are_spread_over_several_targets() -> None:
+    snapshot, table = on_one_partition([2.0] * 12, 4)
+    problem = pose(snapshot, table, Limits(max_imbalance=0))
+    records = gather(problem)
+    assert len(records.items) == 1
+    assert problem.loads(_trial(problem, records, np.array([], dtype=np.int64))).tolist() == [6.0] * 4
 
 
 def test_the_compact_form_levels_as_well_as_single_keys() -> None:

@@ -21,10 +21,10 @@ def test_figure_4_left_levels_perfectly_with_four_entries() -> None:
     assert plan.moves.key_hashes.tolist() == [K1, K4]
 
 
-def test_a_partition_accepts_a_key_that_fills_it_exactly() -> None:
-    snapshot, table = on_one_partition([4.0, 3.0, 1.0], 2)
-    plan = llfd(snapshot, table, Limits(max_imbalance=0))
-    assert plan.imbalance_after == 0
+def test_a_partition_accepts_a_key_that_fills_it_exactly_without_an_exchange() -> None:
+    items = _items(costs=[3.0, 1.0], sources=[1, 0])
+    ceilings = np.array([4.0, 4.0]) + 1e-9
+    assert assign(items, items.sources, items.costs, np.array([0.0, 2.0]), ceilings) == [(0, 0, 1)]
 
 
 @pytest.mark.parametrize(("priority", "exchanged"), [([9, 3, 2, 1], [1, 2]), ([9, 1, 2, 3], [1, 2, 3])])

@@ -55,6 +55,26 @@ def test_a_table_too_small_keeps_the_costliest_entries_and_says_so() -> None:
     assert "entries: the plan wants 5 moves in the table, 2 fit; the costliest were kept" in plan.reasons
 
 
+def test_brute_force_finds_the_n_that_fits_where_none_taken_back_does_not() -> None:
+    snapshot, table = figure_4()
+    limits = Limits(max_imbalance=0, max_entries=2)
+    assert not min_mig(snapshot, table, limits).met
+    assert mixed_bf(snapshot, table, limits).met
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_a_table_too_small_mixed_levels_no_worse_than_its_parents(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hashes, costs = rng.choice(1 << 20, 3000, replace=False), rng.permutation(np.arange(1, 3001) ** -0.85)
+    table = Table.of_moves(10, hashes[:20], rng.integers(0, 10, 20), epoch=1)
+    limits = Limits(max_imbalance=0.005, max_entries=12)
+    snapshot = Snapshot.of(table, hashes, costs, costs * rng.uniform(0.5, 2, 3000))
+    plan = mixed(snapshot, table, limits)
+    assert any(reason.startswith("entries: ") for reason in plan.reasons)
+    for parent in (min_mig, min_table):
+        assert plan.imbalance_after <= parent(snapshot, table, limits).imbalance_after
+
+
 def test_the_counter_example_to_theorems_2_and_4_does_not_come_out_worse_than_simple() -> None:
     """Costs 2, 8, 5, 11, 4, 10: perfect balance exists (20 | 20), LLFD alone misses what Simple finds."""
     for home in ([0] * 6, [0, 0, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1]):

@@ -24,6 +24,6 @@ def test_keys_below_sigma_are_not_looked_at() -> None:
 
 
 def test_keys_go_home_first_where_there_is_room() -> None:
-    table = Table(2, {0: 1}, epoch=1)
-    plan = readj(Snapshot.of(table, [0, 1], [1.0, 1.0]), table, Limits())
+    table = Table(2, {2: 1}, epoch=1)
+    plan = readj(Snapshot.of(table, [0, 1, 2], [10.0, 10.0, 0.1]), table, Limits())
     assert len(plan.table) == 0

@@ -3,8 +3,8 @@
     PYTHONPATH=python python bench/policies.py                    # 1M keys, 15 partitions, z = 0.85, table of 3,000
 
 The table in force is full: heavy keys of an earlier interval, dealt out level; since then a share `--drift` of the
-thousand heaviest keys has changed places with keys drawn from all. Each repeat builds a new snapshot, so nothing that a snapshot remembers is timed as free;
-the time to build it is shown apart. Ratios compare medians with Mixed in the same run.
+thousand heaviest keys has changed places with keys drawn from all. Each repeat builds a new snapshot, so nothing that a
+snapshot remembers is timed as free; the time to build it is shown apart. Ratios compare medians with Mixed in the same run.
 """
 
 from __future__ import annotations

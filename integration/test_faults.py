@@ -82,7 +82,7 @@ def test_a_killed_executor_loses_no_row(spark: SparkSession, marks: Path, mapper
         try:
             if done >= 3 and not os.path.exists(f"{folder}/killed"):
                 os.close(os.open(f"{folder}/killed", os.O_CREAT | os.O_EXCL))
-                backend = [p for p in ps.Process().parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline())][0]
+                backend = next(p for p in ps.Process().parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
                 backend.send_signal(signal.SIGKILL)
                 time.sleep(60)
         except FileExistsError:

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from skewless.errors import SkewlessError
+from skewless.errors import SessionError, SkewlessError
 from skewless.jar import jar_path
 
 
@@ -28,6 +28,16 @@ def cli() -> None:
 def jar_path_command() -> None:
     """Prints where the jar is, for spark-submit --jars."""
     click.echo(str(jar_path()))
+
+
+@cli.command()
+def demo() -> None:
+    """Levels a stream on a local cluster while it runs (about two minutes)."""
+    try:
+        from skewless.demo import run
+    except ModuleNotFoundError as error:
+        raise SessionError(f"the demo needs {error.name}: pip install 'skewless[spark]'.") from error
+    run(click.echo)
 
 
 def main() -> None:

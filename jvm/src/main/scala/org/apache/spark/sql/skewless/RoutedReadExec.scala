@@ -12,8 +12,12 @@ import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 /**
  * The reading end of a routed exchange: passes rows through and notes, once a task, which partition the task reads, so that the
  * listener can tie the task's rows, bytes and time to it. Nothing is done per row.
+ *
+ * Plans travel inside tasks (generated code may refer to them), so it names its query and holds no part of it.
+ *
+ * @param batchId -1 outside a stream, where `queryId` is empty
  */
-case class RoutedReadExec(batch: Option[RunningBatch], epoch: Long, child: SparkPlan) extends UnaryExecNode {
+case class RoutedReadExec(queryId: String, batchId: Long, epoch: Long, child: SparkPlan) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
@@ -21,8 +25,6 @@ case class RoutedReadExec(batch: Option[RunningBatch], epoch: Long, child: Spark
 
   override protected def doExecute(): RDD[InternalRow] = {
     val rows = child.execute()
-    val queryId = batch.fold("")(_.queryId.toString)
-    val batchId = batch.fold(-1L)(_.batchId)
     val read = LoadListener.track(sparkContext, queryId, batchId, epoch, rows.getNumPartitions)
     new RoutedReadRDD(rows, read)
   }

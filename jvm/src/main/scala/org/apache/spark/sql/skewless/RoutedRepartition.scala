@@ -34,7 +34,8 @@ case class RoutedRepartitionStrategy(session: SparkSession) extends SparkStrateg
         case None => batch.flatMap(RunningQueries.tableFor(_, node.n))
       }
       val exchange = ShuffleExchangeExec(partitioning(node, shared), planLater(node.child), REPARTITION_BY_NUM)
-      RoutedReadExec(batch, shared.fold(0L)(_.table.epoch), exchange) :: Nil
+      val epoch = shared.fold(0L)(_.table.epoch)
+      RoutedReadExec(batch.fold("")(_.queryId.toString), batch.fold(-1L)(_.batchId), epoch, exchange) :: Nil
     case _ => Nil
   }
 

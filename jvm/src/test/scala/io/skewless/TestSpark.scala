@@ -27,12 +27,13 @@ trait TestSpark { this: Assertions =>
 object TestSpark {
   private lazy val session: SparkSession = SparkSession
     .builder()
-    .master("local[4]")
+    .master("local[4,2]") // four tasks at once, two tries each
     .appName("skewless suites")
     .config("spark.plugins", classOf[SkewlessPlugin].getName)
     .config("spark.sql.extensions", classOf[SkewlessExtensions].getName)
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "4")
+    .config("spark.sql.warehouse.dir", "target/spark-warehouse")
     .config("spark.sql.session.timeZone", "UTC")
     .config("spark.sql.autoBroadcastJoinThreshold", "-1")
     .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")

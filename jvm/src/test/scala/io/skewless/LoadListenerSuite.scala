@@ -122,7 +122,8 @@ class LoadListenerSuite extends AnyFunSuite with TestSpark {
       data.write.json(dir.resolve("in").toString)
       val twoActions = (batch: Dataset[Row], _: Long) => { batch.count(); batch.collect(); () }
       val source = spark.readStream.schema("k LONG, id LONG").json(dir.resolve("in").toString)
-      val query = routed(source).writeStream.option("checkpointLocation", dir.resolve("c").toString).foreachBatch(twoActions).start()
+      val query =
+        routed(source).writeStream.option("checkpointLocation", dir.resolve("c").toString).foreachBatch(twoActions).start()
       try query.processAllAvailable()
       finally query.stop()
       SparkPrivate.drainListeners(spark.sparkContext)

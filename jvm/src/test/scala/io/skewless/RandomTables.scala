@@ -18,13 +18,7 @@ object RandomTables {
       .toMap
   }
 
-  def table(
-      random: Random,
-      size: Int,
-      partitions: Int,
-      splitShare: Double = 0.3,
-      hashRange: Int = 0,
-      epoch: Long = 1): Table =
+  def table(random: Random, size: Int, partitions: Int, splitShare: Double = 0.3, hashRange: Int = 0, epoch: Long = 1): Table =
     Table(partitions, entries(random, size, partitions, splitShare, hashRange), epoch)
 
   private def targets(random: Random, partitions: Int, splitShare: Double): Seq[Int] =

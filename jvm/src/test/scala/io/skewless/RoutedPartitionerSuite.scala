@@ -10,7 +10,25 @@ class RoutedPartitionerSuite extends AnyFunSuite with TestSpark {
 
   private val keys: Seq[Any] = {
     val random = new Random(31)
-    Seq[Any](null, "", "a", 'c', 1, -1, Int.MinValue, Int.MaxValue, 0L, Long.MinValue, 1.5, Double.NaN, -0.0, 0.0, 1.5f, true, ()) ++
+    Seq[Any](
+      null,
+      "",
+      "a",
+      'c',
+      1,
+      -1,
+      Int.MinValue,
+      Int.MaxValue,
+      0L,
+      Long.MinValue,
+      1.5,
+      Double.NaN,
+      -0.0,
+      0.0,
+      1.5f,
+      true,
+      ()
+    ) ++
       Seq[Any](BigDecimal("1.50"), Some(3), None, (1, "x"), List(1, 2), Map(1 -> 2), java.time.LocalDate.of(1500, 1, 1)) ++
       Seq.fill(500)(random.nextInt()) ++ Seq.fill(500)(random.nextLong()) ++ Seq.fill(500)(random.nextString(random.nextInt(9)))
   }
@@ -61,7 +79,8 @@ class RoutedPartitionerSuite extends AnyFunSuite with TestSpark {
 
   test("two RDDs routed alike join without another shuffle, and right") {
     val table = Table(5, (0 until 50).map(key => key -> Seq((key * 7 + 1) % 5)).toMap)
-    val (left, right) = (pairs("l").partitionBy(new RoutedPartitioner(table)), pairs("r").partitionBy(new RoutedPartitioner(table)))
+    val (left, right) =
+      (pairs("l").partitionBy(new RoutedPartitioner(table)), pairs("r").partitionBy(new RoutedPartitioner(table)))
     val joined = left.join(right)
     assert(shuffles(joined) == shuffles(left) ++ shuffles(right) && shuffles(joined).size == 2)
     assert(joined.collect().toSet == pairs("l").join(pairs("r")).collect().toSet)

@@ -23,7 +23,12 @@ class TableCodecSuite extends AnyFunSuite {
   /** Bytes with whatever body, under a header that fits it: only the rules on the content are left to refuse it. */
   private def sealedBody(body: Array[Byte]): Array[Byte] = {
     val buffer = littleEndian(new Array[Byte](48 + body.length))
-    buffer.put("SKWL".getBytes).putInt(1).putLong(body.length.toLong).put(MessageDigest.getInstance("SHA-256").digest(body)).put(body)
+    buffer
+      .put("SKWL".getBytes)
+      .putInt(1)
+      .putLong(body.length.toLong)
+      .put(MessageDigest.getInstance("SHA-256").digest(body))
+      .put(body)
     buffer.array()
   }
 
@@ -82,10 +87,11 @@ class TableCodecSuite extends AnyFunSuite {
   }
 
   test("a huge or negative declared length is refused before memory is taken") {
-    Seq(Long.MaxValue, Long.MinValue, -1L, 1L << 40, Int.MaxValue.toLong, TableCodec.MaxBodyBytes + 1L, 23L, 0L).foreach { length =>
-      val lying = bytes.clone()
-      littleEndian(lying).putLong(8, length)
-      refused(s"declares $length bytes")(lying)
+    Seq(Long.MaxValue, Long.MinValue, -1L, 1L << 40, Int.MaxValue.toLong, TableCodec.MaxBodyBytes + 1L, 23L, 0L).foreach {
+      length =>
+        val lying = bytes.clone()
+        littleEndian(lying).putLong(8, length)
+        refused(s"declares $length bytes")(lying)
     }
   }
 
@@ -113,9 +119,10 @@ class TableCodecSuite extends AnyFunSuite {
   }
 
   test("split widths that do not add up are refused") {
-    Seq(Seq(3, 1), Seq(2, 1), Seq(2, 3), Seq(0, 4), Seq(4, 0), Seq(-2, 6), Seq(Int.MaxValue, Int.MaxValue), Seq(Int.MinValue, 4)).foreach {
-      widths => refused("add up")(sealedBody(body(1, 8, 0, 2, 4, Seq(10, 20) ++ widths ++ Seq(0, 1, 2, 3): _*)))
-    }
+    Seq(Seq(3, 1), Seq(2, 1), Seq(2, 3), Seq(0, 4), Seq(4, 0), Seq(-2, 6), Seq(Int.MaxValue, Int.MaxValue), Seq(Int.MinValue, 4))
+      .foreach { widths =>
+        refused("add up")(sealedBody(body(1, 8, 0, 2, 4, Seq(10, 20) ++ widths ++ Seq(0, 1, 2, 3): _*)))
+      }
   }
 
   test("the rules of a table hold for bytes too, digest or not") {

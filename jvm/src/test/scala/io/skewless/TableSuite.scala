@@ -20,7 +20,8 @@ class TableSuite extends AnyFunSuite {
     moves.map(_._2).toArray,
     splits.map(_._1).toArray,
     splits.scanLeft(0)(_ + _._2.length).toArray,
-    splits.flatMap(_._2).toArray)
+    splits.flatMap(_._2).toArray
+  )
 
   private def refused(says: String)(body: => Any): Unit = {
     val message = refusal("TableError")(body).getMessage
@@ -71,7 +72,8 @@ class TableSuite extends AnyFunSuite {
 
   test("find answers as a map does when the hashes sit at the ends of the range") {
     EdgeHashes.toSet.subsets().foreach { hashes =>
-      val entries = hashes.toSeq.map(hash => hash -> Seq(Math.floorMod(hash, 5), (Math.floorMod(hash, 5) + 1) % 5).take(1 + (hash & 1))).toMap
+      val entries =
+        hashes.toSeq.map(hash => hash -> Seq(Math.floorMod(hash, 5), (Math.floorMod(hash, 5) + 1) % 5).take(1 + (hash & 1))).toMap
       checkAgainst(entries, Table(5, entries), EdgeHashes ++ (-20 to 20))
     }
   }
@@ -113,9 +115,9 @@ class TableSuite extends AnyFunSuite {
     val targets = Seq(6, 0, 3, 5)
     val table = Table(8, Map(9 -> targets, 10 -> Seq(1, 2)))
     for ((mappers, byContent) <- Seq((1, true), (3, true), (4, true), (9, true), (9, false), (4, false))) {
-      val reached = for (mapper <- 0 until mappers; _ <- 0 until 200) yield {
-        table.spread(table.find(9), 9, mapper, mappers, random.nextInt(), byContent)
-      }
+      val reached =
+        for (mapper <- 0 until mappers; _ <- 0 until 200)
+          yield table.spread(table.find(9), 9, mapper, mappers, random.nextInt(), byContent)
       assert(reached.toSet == targets.toSet, s"$mappers mappers, by content: $byContent")
     }
   }
@@ -136,8 +138,9 @@ class TableSuite extends AnyFunSuite {
     for (_ <- 1 to 500) {
       val (hash, width) = (random.nextInt(), 2 + random.nextInt(9))
       val mapper = random.nextInt(50)
-      val slots = for (mappers <- Seq(width, width + 1, 60, 5000); byContent <- Seq(true, false))
-        yield Table.slot(hash, mapper, mappers, width, random.nextInt(), byContent)
+      val slots =
+        for (mappers <- Seq(width, width + 1, 60, 5000); byContent <- Seq(true, false))
+          yield Table.slot(hash, mapper, mappers, width, random.nextInt(), byContent)
       val unallowed = Table.slot(hash, mapper, 1, width, random.nextInt(), byContent = false)
       assert((slots :+ unallowed).distinct.size == 1)
     }
@@ -154,7 +157,8 @@ class TableSuite extends AnyFunSuite {
   }
 
   test("different keys start their turns at different targets") {
-    val firsts = (0 until 4000).map(hash => Table.slot(hash, 0, 8, 8, 0, byContent = true)).groupBy(identity).view.mapValues(_.size)
+    val firsts =
+      (0 until 4000).map(hash => Table.slot(hash, 0, 8, 8, 0, byContent = true)).groupBy(identity).view.mapValues(_.size)
     assert(firsts.size == 8 && firsts.values.forall(count => count > 350 && count < 650), firsts.toMap)
   }
 
@@ -186,7 +190,8 @@ class TableSuite extends AnyFunSuite {
       Table(8, Map(1 -> Seq(3), 3 -> Seq(4, 5)), epoch = 6),
       Table(8, Map(1 -> Seq(2), 3 -> Seq(5, 4)), epoch = 6),
       Table(8, Map(1 -> Seq(2)), epoch = 6),
-      Table.empty(8))
+      Table.empty(8)
+    )
     others.foreach(other => assert(table != other && other != table))
     assert(table.sameRoutes(table.withEpoch(7)) && others.tail.forall(!table.sameRoutes(_)))
     assert(!table.equals("a table"))
@@ -199,6 +204,10 @@ class TableSuite extends AnyFunSuite {
     new ObjectOutputStream(bytes).writeObject(table)
     val copy = new ObjectInputStream(new ByteArrayInputStream(bytes.toByteArray)).readObject().asInstanceOf[Table]
     assert(copy == table && bytes.size < 500 * 8 * 4)
-    checkAgainst(table.entries.map { case (hash, targets) => hash -> targets.toSeq }.toMap, copy, table.entries.map(_._1) ++ EdgeHashes)
+    checkAgainst(
+      table.entries.map { case (hash, targets) => hash -> targets.toSeq }.toMap,
+      copy,
+      table.entries.map(_._1) ++ EdgeHashes
+    )
   }
 }

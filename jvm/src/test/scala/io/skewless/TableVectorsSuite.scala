@@ -70,7 +70,8 @@ object TableVectorsSuite {
       entries: Seq[Seq[JValue]],
       encoded: String,
       digest: String,
-      routes: Seq[RouteVector])
+      routes: Seq[RouteVector]
+  )
   case class RouteVector(hash: Int, mapPartition: Int, mappers: Int, content: Option[Int], target: Int)
   case class DiffVector(older: Int, newer: Int, changes: Seq[Seq[JValue]])
 }

@@ -44,7 +44,9 @@ private[skewless] object FetchFault {
     val deadline = System.nanoTime() + 60L * 1000 * 1000 * 1000
     while (others.get() < ReducersBefore && System.nanoTime() < deadline) Thread.sleep(5)
     val env = SparkEnv.get
-    env.mapOutputTracker.asInstanceOf[MapOutputTrackerMaster].unregisterMapOutput(shuffleId, LostMapper, env.blockManager.blockManagerId)
+    env.mapOutputTracker
+      .asInstanceOf[MapOutputTrackerMaster]
+      .unregisterMapOutput(shuffleId, LostMapper, env.blockManager.blockManagerId)
     throw new FetchFailedException(BlockManagerId("lost", "nowhere", 1), shuffleId, 0L, LostMapper, reducer, "injected")
   }
 

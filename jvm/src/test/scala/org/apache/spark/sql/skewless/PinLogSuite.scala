@@ -75,7 +75,9 @@ class PinLogSuite extends AnyFunSuite with TestSpark {
       assert(open(dir).add(tables(2), notBefore = 8) == (3, 8))
       val after = files(dir)
       assert(before.forall { case (name, bytes) => after(name) == bytes })
-      assert(after.keySet.filterNot(before.contains).filterNot(_.endsWith(".crc")) == Set("_skewless/tables/3", "_skewless/pins/8"))
+      assert(
+        after.keySet.filterNot(before.contains).filterNot(_.endsWith(".crc")) == Set("_skewless/tables/3", "_skewless/pins/8")
+      )
     }
   }
 

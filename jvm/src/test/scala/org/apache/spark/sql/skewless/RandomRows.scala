@@ -51,7 +51,8 @@ private[skewless] object RandomRows {
   def value(random: Random, dataType: DataType): Any = if (random.nextInt(10) == 0) null else notNull(random, dataType)
 
   private def notNull(random: Random, dataType: DataType): Any = dataType match {
-    case _: StringType => pick(random, Seq("", "a", "A", "straße", "STRASSE", "\u0000", "é", "e\u0301", "\uD83D\uDE00", "a "))(text(random))
+    case _: StringType =>
+      pick(random, Seq("", "a", "A", "straße", "STRASSE", "\u0000", "é", "e\u0301", "\uD83D\uDE00", "a "))(text(random))
     case LongType => pick(random, Seq(0L, -1L, Long.MinValue, Long.MaxValue))(random.nextLong())
     case IntegerType => pick(random, Seq(0, -1, Int.MinValue, Int.MaxValue))(random.nextInt())
     case ShortType => random.nextInt().toShort
@@ -59,7 +60,8 @@ private[skewless] object RandomRows {
     case BooleanType => random.nextBoolean()
     case DoubleType => pick(random, Doubles)(random.nextGaussian())
     case FloatType => pick(random, Floats)(random.nextGaussian().toFloat)
-    case d: DecimalType => new JBigDecimal(new BigInteger(BigInt(10).pow(d.precision - 1).bitLength - 1, random.self), d.scale).negate()
+    case d: DecimalType =>
+      new JBigDecimal(new BigInteger(BigInt(10).pow(d.precision - 1).bitLength - 1, random.self), d.scale).negate()
     case DateType => LocalDate.ofEpochDay(random.nextInt(2000000) - 800000L)
     case TimestampType => Instant.ofEpochSecond(random.nextInt() * 20L, random.nextInt(1000000) * 1000L)
     case TimestampNTZType => LocalDateTime.ofEpochSecond(random.nextInt() * 20L, random.nextInt(1000000) * 1000, ZoneOffset.UTC)
@@ -75,7 +77,13 @@ private[skewless] object RandomRows {
 
   /** NaN of several bit patterns, both zeros, both infinities. */
   val Doubles: Seq[Double] = Seq(0x7ff8000000000000L, 0x7ff8000000000001L, 0xfff8000000000000L, 0x7ff0000000000001L)
-    .map(java.lang.Double.longBitsToDouble) ++ Seq(0.0, -0.0, Double.PositiveInfinity, Double.NegativeInfinity, Double.MinPositiveValue)
+    .map(java.lang.Double.longBitsToDouble) ++ Seq(
+    0.0,
+    -0.0,
+    Double.PositiveInfinity,
+    Double.NegativeInfinity,
+    Double.MinPositiveValue
+  )
 
   val Floats: Seq[Float] = Seq(0x7fc00000, 0x7fc00001, 0xffc00000)
     .map(java.lang.Float.intBitsToFloat) ++ Seq(0.0f, -0.0f, Float.PositiveInfinity, Float.MinPositiveValue)

@@ -28,7 +28,8 @@ class RouteSuite extends AnyFunSuite with TestSpark {
   private val nestedTypes: Seq[DataType] = Seq(
     StructType(Seq(StructField("a", StringType), StructField("b", DecimalType(38, 10)))),
     ArrayType(StringType("UTF8_LCASE")),
-    ArrayType(StructType(Seq(StructField("a", DoubleType), StructField("b", ArrayType(BinaryType))))))
+    ArrayType(StructType(Seq(StructField("a", DoubleType), StructField("b", ArrayType(BinaryType)))))
+  )
 
   private val keyTypes: Seq[DataType] = RandomRows.AtomicTypes ++ nestedTypes
 
@@ -47,7 +48,8 @@ class RouteSuite extends AnyFunSuite with TestSpark {
       "string and long" -> Seq("k0", "k1"),
       "long and string" -> Seq("k1", "k0"),
       "the same column twice" -> Seq("k0", "k0"),
-      "eight columns" -> (0 until 8).map(i => s"k$i"))
+      "eight columns" -> (0 until 8).map(i => s"k$i")
+    )
 
   private def placement(df: => DataFrame): Map[Long, Int] = withConf("spark.sql.adaptive.enabled" -> "false") {
     df.select(col("id"), spark_partition_id()).collect().map(row => row.getLong(0) -> row.getInt(1)).toMap
@@ -78,22 +80,23 @@ class RouteSuite extends AnyFunSuite with TestSpark {
     assert(spread.keySet == hash.keySet && spread.forall { case (id, partition) => splits.targets(hash(id)).contains(partition) })
   }
 
-  for ((name, names) <- keys) test(s"key $name: the routed expression equals Spark's own under an empty table, compiled and interpreted") {
-    val output = data.queryExecution.analyzed.output
-    val expressions = names.map(key => output.find(_.name == key).get)
-    val shared = SharedTable(Table.empty(n), spark.sparkContext)
-    val ours = new RoutedPartitioning(expressions, n, shared, None).partitionIdExpression
-    val sparks = HashPartitioning(expressions, n).partitionIdExpression
-    assert(ours.isInstanceOf[Route] && !sparks.isInstanceOf[Route])
-    val Seq(interpreted, compiled) = Seq("NO_CODEGEN", "CODEGEN_ONLY").map { mode =>
-      val expected = evaluate(mode, sparks, output, internalRows)
-      assert(evaluate(mode, ours, output, internalRows) == expected, mode)
-      expected
-    }: @unchecked
-    // Spark itself leaves the days out of a calendar interval when compiled, and hashes them when not.
-    if (name != "INTERVAL") assert(interpreted == compiled)
-    assert(interpreted.distinct.size > 1 || name == "VOID")
-  }
+  for ((name, names) <- keys)
+    test(s"key $name: the routed expression equals Spark's own under an empty table, compiled and interpreted") {
+      val output = data.queryExecution.analyzed.output
+      val expressions = names.map(key => output.find(_.name == key).get)
+      val shared = SharedTable(Table.empty(n), spark.sparkContext)
+      val ours = new RoutedPartitioning(expressions, n, shared, None).partitionIdExpression
+      val sparks = HashPartitioning(expressions, n).partitionIdExpression
+      assert(ours.isInstanceOf[Route] && !sparks.isInstanceOf[Route])
+      val Seq(interpreted, compiled) = Seq("NO_CODEGEN", "CODEGEN_ONLY").map { mode =>
+        val expected = evaluate(mode, sparks, output, internalRows)
+        assert(evaluate(mode, ours, output, internalRows) == expected, mode)
+        expected
+      }: @unchecked
+      // Spark itself leaves the days out of a calendar interval when compiled, and hashes them when not.
+      if (name != "INTERVAL") assert(interpreted == compiled)
+      assert(interpreted.distinct.size > 1 || name == "VOID")
+    }
 
   private def evaluate(mode: String, expression: Expression, output: Seq[Attribute], rows: Seq[InternalRow]): Seq[Int] =
     withConf("spark.sql.codegen.factoryMode" -> mode) {
@@ -113,12 +116,14 @@ class RouteSuite extends AnyFunSuite with TestSpark {
 
   test("strings that a collation calls equal are one key") {
     val rows = Seq(Row(0L, "straße", "ABC"), Row(1L, "STRAßE", "abc"), Row(2L, "other", "xyz"))
-    val schema = new StructType().add("id", LongType).add("lower", StringType("UTF8_LCASE")).add("unicode", StringType("UNICODE_CI"))
+    val schema =
+      new StructType().add("id", LongType).add("lower", StringType("UTF8_LCASE")).add("unicode", StringType("UNICODE_CI"))
     val df = spark.createDataFrame(rows.asJava, schema)
     Seq("lower", "unicode").foreach { name =>
       val hash = df.select(Routing.keyHash(spark, Seq(col(name)))).collect().map(_.getInt(0))
       assert(hash(0) == hash(1) && hash(0) != hash(2))
-      val placed = placement(Routing.repartition(df, n, Seq(col(name)), Some(Table(n, Map(hash(0) -> Seq(11), hash(2) -> Seq(12))))))
+      val placed =
+        placement(Routing.repartition(df, n, Seq(col(name)), Some(Table(n, Map(hash(0) -> Seq(11), hash(2) -> Seq(12))))))
       assert(placed == Map(0L -> 11, 1L -> 11, 2L -> 12))
     }
   }
@@ -126,9 +131,16 @@ class RouteSuite extends AnyFunSuite with TestSpark {
   test("the shuffle writer runs the compiled expression, and a run without code generation agrees") {
     val names = Seq("k0", "k1")
     val columns = names.map(col)
-    val table = Table(n, hashes(names).values.toSet[Int].zipWithIndex.map { case (h, i) =>
-      h -> (0 to i % 3).map(j => Math.floorMod(h + 5 * j, n))
-    }.toMap)
+    val table = Table(
+      n,
+      hashes(names).values
+        .toSet[Int]
+        .zipWithIndex
+        .map { case (h, i) =>
+          h -> (0 to i % 3).map(j => Math.floorMod(h + 5 * j, n))
+        }
+        .toMap
+    )
     assert(table.hasSplits)
     val placed = Seq("CODEGEN_ONLY", "NO_CODEGEN").map { mode =>
       withConf("spark.sql.codegen.factoryMode" -> mode, "spark.sql.codegen.wholeStage" -> (mode == "CODEGEN_ONLY").toString) {
@@ -147,12 +159,16 @@ class RouteSuite extends AnyFunSuite with TestSpark {
   test("a map-typed key, a missing column, no column and a wrong number of partitions are refused") {
     val maps = spark.sql("select map('a', 1) m, array(map('a', 1)) am, named_struct('m', map(1, 2)) sm, parse_json('1') v, 1 x")
     Seq("m", "am", "sm", "v").foreach { name =>
-      assert(refusal("ColumnError")(Routing.repartition(maps, n, Seq(col(name)), None)).getMessage.contains("which Spark cannot hash"))
+      assert(
+        refusal("ColumnError")(Routing.repartition(maps, n, Seq(col(name)), None)).getMessage.contains("which Spark cannot hash")
+      )
     }
     assert(refusal("ColumnError")(Routing.repartition(maps, n, Seq(col("y")), None)).getMessage.contains("y"))
     refusal("ColumnError")(Routing.repartition(maps, n, Nil, None))
     refusal("TableError")(Routing.repartition(maps, n, Seq(col("x")), Some(Table.empty(n + 1))))
-    Seq(0, -1, Table.MaxPartitions + 1).foreach(bad => refusal("SettingError")(Routing.repartition(maps, bad, Seq(col("x")), None)))
+    Seq(0, -1, Table.MaxPartitions + 1).foreach(bad =>
+      refusal("SettingError")(Routing.repartition(maps, bad, Seq(col("x")), None))
+    )
   }
 
   // -- the golden file -------------------------------------------------------------------------------------------------
@@ -163,10 +179,15 @@ class RouteSuite extends AnyFunSuite with TestSpark {
   /** A table fixed by rule: a third of all hashes move, a third are split by five, a third have no entry. */
   private def goldenTable(hashes: Iterable[Int]): Table = Table(
     goldenPartitions,
-    hashes.toSet[Int].filter(Math.floorMod(_, 3) < 2).map { hash =>
-      val first = Math.floorMod(hash.toLong * 31 + 7, goldenPartitions.toLong).toInt
-      hash -> (if (Math.floorMod(hash, 3) == 0) Seq(first) else (0 until 5).map(i => (first + 7 * i) % goldenPartitions))
-    }.toMap)
+    hashes
+      .toSet[Int]
+      .filter(Math.floorMod(_, 3) < 2)
+      .map { hash =>
+        val first = Math.floorMod(hash.toLong * 31 + 7, goldenPartitions.toLong).toInt
+        hash -> (if (Math.floorMod(hash, 3) == 0) Seq(first) else (0 until 5).map(i => (first + 7 * i) % goldenPartitions))
+      }
+      .toMap
+  )
 
   /** (hash, plain partition, route for mapper 2 of 3, where a row's content decides) of each row, all compiled. */
   private def computed(): Seq[(Int, Int, Int)] = {
@@ -180,7 +201,8 @@ class RouteSuite extends AnyFunSuite with TestSpark {
       val hashOf = UnsafeProjection.create(Seq(hash), output)
       val table = goldenTable(rows.map(hashOf(_).getInt(0)))
       val route = Route(hash, hash, new Router(table, 2, 3, byContent = true))
-      val all = UnsafeProjection.create(Seq(hash, HashPartitioning(output, goldenPartitions).partitionIdExpression, route), output)
+      val all =
+        UnsafeProjection.create(Seq(hash, HashPartitioning(output, goldenPartitions).partitionIdExpression, route), output)
       rows.map { row =>
         val ids = all(row)
         (ids.getInt(0), ids.getInt(1), ids.getInt(2))
@@ -196,9 +218,10 @@ class RouteSuite extends AnyFunSuite with TestSpark {
       Using.resource(new PrintWriter(new GZIPOutputStream(Files.newOutputStream(golden)))) { out =>
         rows.foreach { case (hash, plain, route) => out.print(s"$hash,$plain,$route\n") }
       }
-    val recorded = Using.resource(Source.fromInputStream(new GZIPInputStream(new ByteArrayInputStream(Files.readAllBytes(golden))))) {
-      _.getLines().map(_.split(",").map(_.toInt)).map(fields => (fields(0), fields(1), fields(2))).toSeq
-    }
+    val recorded =
+      Using.resource(Source.fromInputStream(new GZIPInputStream(new ByteArrayInputStream(Files.readAllBytes(golden))))) {
+        _.getLines().map(_.split(",").map(_.toInt)).map(fields => (fields(0), fields(1), fields(2))).toSeq
+      }
     assert(recorded.size == rows.size)
     recorded.zip(rows).zipWithIndex.foreach { case ((expected, actual), i) => assert(actual == expected, s"row $i") }
   }

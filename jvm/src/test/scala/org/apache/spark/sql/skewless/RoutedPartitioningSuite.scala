@@ -38,9 +38,14 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
   private def moves(by: Int, partitions: Int = n): Table =
     Table(partitions, hashes.values.map(h => h -> Seq(Math.floorMod(h + by, partitions))).toMap, epoch = by)
   private lazy val splits: Table =
-    Table(n, hashes.values.map(h => h -> Seq(Math.floorMod(h + 1, n), Math.floorMod(h + 3, n), Math.floorMod(h, n))).toMap, epoch = 9)
+    Table(
+      n,
+      hashes.values.map(h => h -> Seq(Math.floorMod(h + 1, n), Math.floorMod(h + 3, n), Math.floorMod(h, n))).toMap,
+      epoch = 9
+    )
 
-  private def routed(df: DataFrame, table: Table): DataFrame = Routing.repartition(df, table.partitions, Seq(col("k")), Some(table))
+  private def routed(df: DataFrame, table: Table): DataFrame =
+    Routing.repartition(df, table.partitions, Seq(col("k")), Some(table))
 
   /** Runs the body with adaptive execution on and off. */
   private def adaptiveOrNot(body: Boolean => Unit): Unit = Seq(true, false).foreach { adaptive =>
@@ -48,7 +53,9 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
   }
 
   private def planOf(df: DataFrame): SparkPlan = df.queryExecution.executedPlan
-  private def shuffles(df: DataFrame): Seq[ShuffleExchangeExec] = collect(planOf(df)) { case exchange: ShuffleExchangeExec => exchange }
+  private def shuffles(df: DataFrame): Seq[ShuffleExchangeExec] = collect(planOf(df)) { case exchange: ShuffleExchangeExec =>
+    exchange
+  }
   private def tablesOf(df: DataFrame): Seq[Option[Table]] = shuffles(df).map(_.outputPartitioning).map {
     case routed: RoutedPartitioning => Some(routed.table)
     case _ => None
@@ -67,8 +74,10 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
   /** Plain Spark's answers, so that each is worked out once. */
   private val plainRows = mutable.HashMap.empty[LogicalPlan, Seq[Row]]
 
-  private def counted(df: DataFrame): DataFrame = df.groupBy("k").agg(count("*"), sum("l"), collect_set("l").as("all")).select(
-    col("k"), col("count(1)"), col("sum(l)"), sort_array(col("all")))
+  private def counted(df: DataFrame): DataFrame = df
+    .groupBy("k")
+    .agg(count("*"), sum("l"), collect_set("l").as("all"))
+    .select(col("k"), col("count(1)"), col("sum(l)"), sort_array(col("all")))
 
   test("after moves a groupBy on the key adds no exchange, and is right") {
     adaptiveOrNot { _ =>
@@ -119,7 +128,8 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
     "hashed by more" -> right.repartition(20, col("k")),
     "grouped" -> right.groupBy("k").agg(max("r").as("r")),
     "in one partition" -> right.coalesce(1),
-    "ranged" -> right.repartitionByRange(n, col("k")))
+    "ranged" -> right.repartitionByRange(n, col("k"))
+  )
 
   for ((name, table) <- Seq[(String, () => Table)]("moves" -> (() => moves(1)), "splits" -> (() => splits))) {
     test(s"one side routed by $name, the other not: a join never loses a partner") {
@@ -137,7 +147,10 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
     test(s"every join type is right with a side routed by $name, hashed and sorted joins alike") {
       for (joinType <- joinTypes) adaptiveOrNot { adaptive =>
         withConf("spark.sql.join.preferSortMergeJoin" -> adaptive.toString)(withClue(s"$joinType: ") {
-          checkEqual(routed(left, table()).join(right.repartition(n, col("k")), Seq("k"), joinType), left.join(right, Seq("k"), joinType))
+          checkEqual(
+            routed(left, table()).join(right.repartition(n, col("k")), Seq("k"), joinType),
+            left.join(right, Seq("k"), joinType)
+          )
         })
       }
     }
@@ -149,7 +162,8 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
         val small = right.groupBy("k").agg(max("r").as("r"))
         def joined(df: DataFrame) = df.join(broadcast(small), "k").groupBy("k").agg(sum("l"), count("*"))
         checkEqual(joined(routed(left, table)), joined(left))
-        def again(df: DataFrame) = df.join(broadcast(small), df("k") === small("k")).drop(df("k")).join(right.repartition(n, col("k")), "k")
+        def again(df: DataFrame) =
+          df.join(broadcast(small), df("k") === small("k")).drop(df("k")).join(right.repartition(n, col("k")), "k")
         checkEqual(again(routed(left, table)), again(left))
       }
     })
@@ -219,12 +233,12 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
 
   test("union and coalesce above a routed exchange keep every row, and a groupBy above them is right") {
     adaptiveOrNot { _ =>
-      for (table <- Seq(moves(1), splits); other <- Seq(routed(left, table), routed(left, moves(2)), left.repartition(n, col("k")))) {
+      for (
+        table <- Seq(moves(1), splits); other <- Seq(routed(left, table), routed(left, moves(2)), left.repartition(n, col("k")))
+      ) {
         checkEqual(routed(left, table).union(other), left.union(left))
         checkEqual(counted(routed(left, table).union(other)), counted(left.union(left)))
-        checkEqual(
-          routed(left, table).union(other).join(right.repartition(n, col("k")), "k"),
-          left.union(left).join(right, "k"))
+        checkEqual(routed(left, table).union(other).join(right.repartition(n, col("k")), "k"), left.union(left).join(right, "k"))
       }
       Seq(1, 3).foreach { partitions =>
         Seq(moves(1), splits).foreach { table =>
@@ -275,8 +289,9 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
       Seq(moves(2), moves(1).withEpoch(5), splits).foreach { other =>
         val df = routed(left, moves(1)).union(routed(left, other))
         assert(reused(df) == 0)
-        val placed = rows(df.select(col("l"), spark_partition_id()))
-        assert(placed == rows(routed(left, moves(1)).union(routed(left, other)).select(col("l"), spark_partition_id())))
+        def placed(d: DataFrame, offset: Int) = d.select(col("l"), spark_partition_id() + offset).collect().toSeq
+        val apart = placed(routed(left, moves(1)), 0) ++ placed(routed(left, other), n)
+        assert(placed(df, 0).sortBy(_.toString) == apart.sortBy(_.toString))
       }
       assert(reused(routed(left, moves(1)).union(left.repartition(n, col("k")))) == 0)
     }
@@ -291,9 +306,10 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
   test("equality covers the table, both ways round, and never equals plain hashing") {
     val routed = partitioning(moves(1), a)
     assert(routed == partitioning(moves(1), a) && routed.hashCode == partitioning(moves(1), a).hashCode)
-    Seq(partitioning(moves(2), a), partitioning(moves(1), b), partitioning(moves(1, 9), a), HashPartitioning(Seq(a), n)).foreach { other =>
-      assert(routed != other && other != routed && routed.canonicalized != other.canonicalized)
-      assert(!routed.semanticEquals(other) && !other.semanticEquals(routed))
+    Seq(partitioning(moves(2), a), partitioning(moves(1), b), partitioning(moves(1, 9), a), HashPartitioning(Seq(a), n)).foreach {
+      other =>
+        assert(routed != other && other != routed && routed.canonicalized != other.canonicalized)
+        assert(!routed.semanticEquals(other) && !other.semanticEquals(routed))
     }
     val byContent = new RoutedPartitioning(Seq(a), n, routed.shared, Some(b))
     assert(byContent != routed && routed != byContent)
@@ -314,7 +330,11 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
     assert(tableOf(routed.makeCopy(Array(Seq(b), Int.box(n)))) == moves(1))
     assert(routed.multiTransformDown { case `a` => Seq(a, b) }.map(tableOf).toSeq == Seq(moves(1), moves(1)))
     assert(tableOf(routed.copy(expressions = Seq(b))) == moves(1))
-    assert(tableOf(CoalescedHashPartitioning(routed, Nil).transform { case `a` => b }.asInstanceOf[CoalescedHashPartitioning].from) == moves(1))
+    assert(
+      tableOf(
+        CoalescedHashPartitioning(routed, Nil).transform { case `a` => b }.asInstanceOf[CoalescedHashPartitioning].from
+      ) == moves(1)
+    )
     intercept[IllegalStateException](routed.copy(numPartitions = n + 1))
     assert(tableOf(PartitioningCollection(Seq(routed)).transform { case `a` => b }.children.head) == moves(1))
   }
@@ -323,9 +343,16 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
     val plain = HashPartitioning(Seq(a), n)
     val (moved, split) = (partitioning(moves(1), a), partitioning(splits, a))
     val distributions = Seq(
-      UnspecifiedDistribution, AllTuples, ClusteredDistribution(Seq(a)), ClusteredDistribution(Seq(a, b)), ClusteredDistribution(Seq(b)),
-      ClusteredDistribution(Seq(a), requiredNumPartitions = Some(n)), ClusteredDistribution(Seq(a), requiredNumPartitions = Some(n + 1)),
-      ClusteredDistribution(Seq(a, b), requireAllClusterKeys = true), BroadcastDistribution(IdentityBroadcastMode))
+      UnspecifiedDistribution,
+      AllTuples,
+      ClusteredDistribution(Seq(a)),
+      ClusteredDistribution(Seq(a, b)),
+      ClusteredDistribution(Seq(b)),
+      ClusteredDistribution(Seq(a), requiredNumPartitions = Some(n)),
+      ClusteredDistribution(Seq(a), requiredNumPartitions = Some(n + 1)),
+      ClusteredDistribution(Seq(a, b), requireAllClusterKeys = true),
+      BroadcastDistribution(IdentityBroadcastMode)
+    )
     distributions.foreach(d => assert(moved.satisfies(d) == plain.satisfies(d), d))
     assert(distributions.filter(split.satisfies(_)) == Seq(UnspecifiedDistribution))
     val stateful = StatefulOpClusteredDistribution(Seq(a), n)
@@ -337,8 +364,9 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
     def spec(p: Partitioning) = p.createShuffleSpec(clustered)
     val routed = spec(partitioning(moves(1), a))
     assert(routed.isCompatibleWith(spec(partitioning(moves(1), a))))
-    Seq(partitioning(moves(2), a), partitioning(splits, a), HashPartitioning(Seq(a), n), RangePartitioning(Nil, n)).foreach { other =>
-      assert(!routed.isCompatibleWith(spec(other)) && !spec(other).isCompatibleWith(routed), other)
+    Seq(partitioning(moves(2), a), partitioning(splits, a), HashPartitioning(Seq(a), n), RangePartitioning(Nil, n)).foreach {
+      other =>
+        assert(!routed.isCompatibleWith(spec(other)) && !spec(other).isCompatibleWith(routed), other)
     }
     assert(!spec(partitioning(splits, a)).isCompatibleWith(spec(partitioning(splits, a))))
     assert(!spec(partitioning(splits, a)).canCreatePartitioning)
@@ -346,17 +374,20 @@ class RoutedPartitioningSuite extends AnyFunSuite with TestSpark with AdaptiveSp
 
   test("the serialized shuffle is kept: the handles are those of a plain repartition") {
     def handle(df: DataFrame): Class[_] = {
-      def find(rdd: RDD[_]): Option[ShuffleDependency[_, _, _]] = rdd.dependencies.iterator.map {
-        case shuffle: ShuffleDependency[_, _, _] => Some(shuffle)
-        case other => find(other.rdd)
-      }.collectFirst { case Some(shuffle) => shuffle }
+      def find(rdd: RDD[_]): Option[ShuffleDependency[_, _, _]] = rdd.dependencies.iterator
+        .map {
+          case shuffle: ShuffleDependency[_, _, _] => Some(shuffle)
+          case other => find(other.rdd)
+        }
+        .collectFirst { case Some(shuffle) => shuffle }
       withConf("spark.sql.adaptive.enabled" -> "false") {
         find(df.asInstanceOf[Dataset[_]].queryExecution.toRdd).get.shuffleHandle.getClass
       }
     }
-    Seq(8 -> classOf[BypassMergeSortShuffleHandle[_, _]], 300 -> classOf[SerializedShuffleHandle[_, _]]).foreach { case (partitions, kind) =>
-      assert(handle(left.repartition(partitions, col("k"))) == kind)
-      assert(handle(routed(left, moves(1, partitions))) == kind)
+    Seq(8 -> classOf[BypassMergeSortShuffleHandle[_, _]], 300 -> classOf[SerializedShuffleHandle[_, _]]).foreach {
+      case (partitions, kind) =>
+        assert(handle(left.repartition(partitions, col("k"))) == kind)
+        assert(handle(routed(left, moves(1, partitions))) == kind)
     }
     assert(handle(routed(left, splits)) == classOf[BypassMergeSortShuffleHandle[_, _]])
   }

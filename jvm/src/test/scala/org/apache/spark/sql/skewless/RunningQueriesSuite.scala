@@ -52,7 +52,8 @@ class RunningQueriesSuite extends AnyFunSuite with TestSpark {
       df.writeStream.option("checkpointLocation", dir.resolve("checkpoint").toString).foreachBatch(note).start()
     }
 
-    def uncommit(batch: Long): Unit = Seq(s"$batch", s".$batch.crc").foreach(f => Files.deleteIfExists(dir.resolve(s"checkpoint/commits/$f")))
+    def uncommit(batch: Long): Unit =
+      Seq(s"$batch", s".$batch.crc").foreach(f => Files.deleteIfExists(dir.resolve(s"checkpoint/commits/$f")))
   }
 
   private def withStream(body: Stream => Unit): Unit = {
@@ -79,7 +80,9 @@ class RunningQueriesSuite extends AnyFunSuite with TestSpark {
       stream.add()
       query.processAllAvailable()
       val expected = Seq(Table.empty(n), moves(1), moves(2), Table.empty(n))
-      expected.zipWithIndex.foreach { case (table, batch) => assert(stream.placed.get(batch.toLong) == routes(table), s"batch $batch") }
+      expected.zipWithIndex.foreach { case (table, batch) =>
+        assert(stream.placed.get(batch.toLong) == routes(table), s"batch $batch")
+      }
       assert(RunningQueries.latest(query).contains(Table(n, Map.empty, 3)))
     }
   }
@@ -137,7 +140,8 @@ class RunningQueriesSuite extends AnyFunSuite with TestSpark {
         ()
       }
       stream.add()
-      val query = stream.source.writeStream.option("checkpointLocation", stream.dir.resolve("c").toString).foreachBatch(note).start()
+      val query =
+        stream.source.writeStream.option("checkpointLocation", stream.dir.resolve("c").toString).foreachBatch(note).start()
       query.processAllAvailable()
       assert(RunningQueries.publish(query, moves(1), conf) == (1, 1))
       stream.add()
@@ -159,7 +163,9 @@ class RunningQueriesSuite extends AnyFunSuite with TestSpark {
       val again = stream.start()
       val error = intercept[StreamingQueryException](again.processAllAvailable())
       val causes = Iterator.iterate[Throwable](error)(_.getCause).takeWhile(_ != null).toSeq
-      assert(causes.exists { case e: SkewlessException => e.code == "CheckpointError" && e.getMessage.contains("tables/1"); case _ => false })
+      assert(causes.exists {
+        case e: SkewlessException => e.code == "CheckpointError" && e.getMessage.contains("tables/1"); case _ => false
+      })
       assert(!stream.placed.containsKey(1L))
     }
   }
@@ -213,7 +219,7 @@ class RunningQueriesSuite extends AnyFunSuite with TestSpark {
       "Aggregate" -> (_.groupBy("k").count()),
       "Aggregate" -> (df => timed(df).groupBy(session_window(col("t"), "1 minute"), col("k")).count()),
       "Aggregate" -> (_.agg(count("*"))),
-      "Distinct" -> (_.distinct()),
+      "Deduplicate" -> (_.distinct()),
       "Deduplicate" -> (_.dropDuplicates("k")),
       "DeduplicateWithinWatermark" -> (df => timed(df).dropDuplicatesWithinWatermark("k")),
       "stream-stream join" -> (df => df.join(df.select(col("k").as("k2")), col("k") === col("k2"))),
@@ -221,7 +227,8 @@ class RunningQueriesSuite extends AnyFunSuite with TestSpark {
       "FlatMapGroupsWithState" -> (_.as[Long](longs)
         .groupByKey((k: Long) => k)(longs)
         .flatMapGroupsWithState(OutputMode.Append(), GroupStateTimeout.NoTimeout())(keep)(longs, longs)
-        .toDF("k")))
+        .toDF("k"))
+    )
   }
 
   for (((operator, step), i) <- statefulSteps.zipWithIndex)
@@ -248,7 +255,11 @@ class RunningQueriesSuite extends AnyFunSuite with TestSpark {
       val queries = Seq(
         counts("plain", stream.source),
         counts("moved", Routing.repartition(stream.source, 4, Seq(col("k")), Some(moves(1)))),
-        counts("split", Routing.repartition(stream.source, 4, Seq(col("k")), Some(Table(n, hashes.values.map(_ -> Seq(0, 1, 3)).toMap)))))
+        counts(
+          "split",
+          Routing.repartition(stream.source, 4, Seq(col("k")), Some(Table(n, hashes.values.map(_ -> Seq(0, 1, 3)).toMap)))
+        )
+      )
       queries.foreach(_.processAllAvailable())
       stream.add()
       queries.foreach(_.processAllAvailable())

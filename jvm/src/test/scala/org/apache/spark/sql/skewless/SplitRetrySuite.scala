@@ -37,7 +37,8 @@ class SplitRetrySuite extends AnyFunSuite with TestSpark with AdaptiveSparkPlanH
   private def checksums(on: Boolean): Seq[(String, String)] = Seq(
     "spark.sql.shuffle.orderIndependentChecksum.enabled" -> on.toString,
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch" -> on.toString,
-    "spark.sql.adaptive.enabled" -> "false")
+    "spark.sql.adaptive.enabled" -> "false"
+  )
 
   /** Order-free: how many rows, and the sum and the exclusive or of a hash of each. */
   private case class Checksum(rows: Long, sum: Long, xor: Long)
@@ -57,23 +58,28 @@ class SplitRetrySuite extends AnyFunSuite with TestSpark with AdaptiveSparkPlanH
       spark.sparkContext.listenerBus.waitUntilEmpty()
       spark.sparkContext.removeSparkListener(witness)
       assert(witness.fetchFailures.get() > 0, "no fetch failure: the fault did not fire")
-      assert(witness.resultsBefore == FetchFault.ReducersBefore, s"${witness.resultsBefore} reducers had finished when the fault came")
+      assert(
+        witness.resultsBefore == FetchFault.ReducersBefore,
+        s"${witness.resultsBefore} reducers had finished when the fault came"
+      )
       assert(witness.reattempted >= 1, "no stage ran again")
     }
   }
 
   /** The rows of an exchange over reordered mappers, under a partitioning made from the key. */
-  private def exchanged(mappers: Int)(partitioning: (Expression, Seq[Expression]) => Partitioning): RDD[InternalRow] = spark.withActive {
-    val child = ReorderedExec(input(mappers).queryExecution.executedPlan)
-    ShuffleExchangeExec(partitioning(child.output(1), child.output), child).execute()
-  }
+  private def exchanged(mappers: Int)(partitioning: (Expression, Seq[Expression]) => Partitioning): RDD[InternalRow] =
+    spark.withActive {
+      val child = ReorderedExec(input(mappers).queryExecution.executedPlan)
+      ShuffleExchangeExec(partitioning(child.output(1), child.output), child).execute()
+    }
 
   private def routed(table: Table, byContent: Boolean)(key: Expression, row: Seq[Expression]): Partitioning =
     new RoutedPartitioning(
       Seq(key),
       n,
       SharedTable(table, spark.sparkContext),
-      if (byContent) Some(new CollationAwareMurmur3Hash(row)) else None)
+      if (byContent) Some(new CollationAwareMurmur3Hash(row)) else None
+    )
 
   /** In how many partitions the hot key is. */
   private def hotPartitions(ids: Array[Array[Long]]): Int = ids.count(_.exists(id => id % 2 == 0 || id % keyCount == 0))
@@ -164,14 +170,13 @@ class SplitRetrySuite extends AnyFunSuite with TestSpark with AdaptiveSparkPlanH
 
   test("whole queries over splits and moves equal plain Spark's when every mapper's first output is lost") {
     val moves = Table(n, hashes.map(hash => hash -> Seq(Math.floorMod(hash + 3, n))).toMap)
-    for (adaptive <- Seq(true, false); (table, mappers) <- Seq((splits(6), 2), (splits(2), 3), (moves, 3))) {
+    for (adaptive <- Seq(true, false); (table, mappers) <- Seq((splits(6), 2), (splits(2), 3), (moves, 3)))
       withConf("spark.sql.adaptive.enabled" -> adaptive.toString) {
         def query(df: DataFrame) = df.groupBy("k").agg(count("*"), sum("id"), sum(xxhash64(col("id")) % 1000003)).orderBy("k")
         val plain = query(input(mappers)).collect().toSeq
         val survived = withLostOutputs(query(Routing.repartition(input(mappers), n, Seq(col("k")), Some(table))).collect().toSeq)
         assert(survived == plain)
       }
-    }
   }
 
   // -- whether content may decide ---------------------------------------------------------------------------------------------
@@ -181,7 +186,9 @@ class SplitRetrySuite extends AnyFunSuite with TestSpark with AdaptiveSparkPlanH
   }.collectFirst { case routed: RoutedPartitioning => routed.content }.get
 
   private def mayDecide(df: DataFrame): Boolean =
-    withConf("spark.sql.adaptive.enabled" -> "false")(contentOf(Routing.repartition(df, n, Seq(col("k")), Some(splits(3)))).isDefined)
+    withConf("spark.sql.adaptive.enabled" -> "false")(
+      contentOf(Routing.repartition(df, n, Seq(col("k")), Some(splits(3)))).isDefined
+    )
 
   test("content decides over rows that come back the same in every attempt") {
     val df = input(2)
@@ -212,5 +219,14 @@ class SplitRetrySuite extends AnyFunSuite with TestSpark with AdaptiveSparkPlanH
       spark.createDataFrame(df.rdd, df.schema)
     )
     unsteady.foreach(d => assert(!mayDecide(d), d.queryExecution.optimizedPlan))
+  }
+
+  test("columns that Spark cannot hash, or hashes differently when compiled, take no part in the choice") {
+    val df =
+      spark.range(0, 10, 1, 2).selectExpr("id k", "make_interval(0, 0, 0, id) i", "array(make_interval(0)) ai", "map(id, 1) m")
+    val content = withConf("spark.sql.adaptive.enabled" -> "false") {
+      contentOf(Routing.repartition(df, n, Seq(col("k")), Some(splits(3)))).get
+    }
+    assert(content.references.map(_.name).toSet == Set("k"))
   }
 }

@@ -24,6 +24,8 @@ lazy val jvm = (project in file("jvm"))
     Test / fork := true,
     Test / parallelExecution := false,
     Test / javaOptions ++= opens ++ Seq("-Xmx2g", "-Dspark.testing=true", "-Djdk.reflect.useDirectMethodHandle=false"),
+    // -Dskewless.writeGolden: the suites write the golden file anew before they compare with it.
+    Test / javaOptions ++= sys.props.get("skewless.writeGolden").map(v => s"-Dskewless.writeGolden=$v").toSeq,
     Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
     // The benchmark of the probe needs no Spark at run time beyond what the table itself touches.
     autoScalaLibrary := true

@@ -6,7 +6,7 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.{SparkContext, Success}
-import org.apache.spark.scheduler.{SparkListener, SparkListenerTaskEnd}
+import org.apache.spark.scheduler.{AccumulableInfo, SparkListener, SparkListenerTaskEnd}
 import org.apache.spark.util.AccumulatorV2
 
 /**
@@ -21,6 +21,9 @@ final class BatchLoads(val queryId: String, val batchId: Long, val epoch: Long, 
   val bytes: Array[Long] = new Array[Long](partitions)
   val runMs: Array[Long] = Array.fill(partitions)(-1L)
 }
+
+/** The accumulators that count what tasks read of one exchange, and of no other that the same task reads: Spark's own metrics. */
+final case class ReadCounters(rows: Long, bytes: Seq[Long])
 
 /** Which partitions a task read: added to once a task by `RoutedReadExec`, delivered with the task's end. */
 final class PartitionsRead extends AccumulatorV2[Integer, JList[Integer]] {
@@ -40,11 +43,11 @@ final class PartitionsRead extends AccumulatorV2[Integer, JList[Integer]] {
  * listener bus; statistics only, nothing on the data path depends on it.
  */
 final class LoadListener(retainedBatches: Int) extends SparkListener {
-  private val byAccumulator = mutable.HashMap.empty[Long, BatchLoads]
+  private val byAccumulator = mutable.HashMap.empty[Long, (BatchLoads, ReadCounters)]
   private val order = mutable.ArrayDeque.empty[(Long, BatchLoads)]
 
-  private[skewless] def register(accumulatorId: Long, loads: BatchLoads): Unit = synchronized {
-    byAccumulator(accumulatorId) = loads
+  private[skewless] def register(accumulatorId: Long, loads: BatchLoads, counters: ReadCounters): Unit = synchronized {
+    byAccumulator(accumulatorId) = (loads, counters)
     order.append(accumulatorId -> loads)
     val sameQuery = order.filter(_._2.queryId == loads.queryId)
     sameQuery.dropRight(retainedBatches).foreach { old =>
@@ -57,17 +60,17 @@ final class LoadListener(retainedBatches: Int) extends SparkListener {
     if (end.reason == Success && end.taskMetrics != null) synchronized {
       for {
         info <- end.taskInfo.accumulables
-        loads <- byAccumulator.get(info.id)
+        (loads, counters) <- byAccumulator.get(info.id)
         indices <- info.update
-      } record(loads, indices.asInstanceOf[JList[Integer]].asScala.map(_.intValue).toSeq, end)
+      } record(loads, counters, indices.asInstanceOf[JList[Integer]].asScala.map(_.intValue).toSeq, end)
     }
 
-  /** A task that reads several partitions (after `coalesce`) has one run time: it is shared out evenly among them. */
-  private def record(loads: BatchLoads, indices: Seq[Int], end: SparkListenerTaskEnd): Unit = {
-    val read = end.taskMetrics.shuffleReadMetrics
+  /** A task that reads several partitions (after `coalesce`) has one count and one time: they are shared out evenly among them. */
+  private def record(loads: BatchLoads, counters: ReadCounters, indices: Seq[Int], end: SparkListenerTaskEnd): Unit = {
+    val counted = end.taskInfo.accumulables.collect { case AccumulableInfo(id, _, Some(n: Long), _, _, _, _) => id -> n }.toMap
     indices.foreach { index =>
-      loads.rows(index) = read.recordsRead / indices.size
-      loads.bytes(index) = read.totalBytesRead / indices.size
+      loads.rows(index) = counted.getOrElse(counters.rows, 0L) / indices.size
+      loads.bytes(index) = counters.bytes.map(counted.getOrElse(_, 0L)).sum / indices.size
       loads.runMs(index) = end.taskMetrics.executorRunTime / indices.size
     }
   }
@@ -79,10 +82,10 @@ final class LoadListener(retainedBatches: Int) extends SparkListener {
 object LoadListener {
 
   /** Announces a routed exchange about to be read; the accumulator goes into its tasks. Called by `RoutedReadExec`. */
-  def track(context: SparkContext, queryId: String, batchId: Long, epoch: Long, partitions: Int): PartitionsRead = {
+  def track(context: SparkContext, loads: BatchLoads, counters: ReadCounters): PartitionsRead = {
     val read = new PartitionsRead
     context.register(read, "skewless partitions read")
-    SkewlessPlugin.driverOf(context).foreach(_.listener.register(read.id, new BatchLoads(queryId, batchId, epoch, partitions)))
+    SkewlessPlugin.driverOf(context).foreach(_.listener.register(read.id, loads, counters))
     read
   }
 }

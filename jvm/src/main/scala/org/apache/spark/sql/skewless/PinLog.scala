@@ -117,7 +117,7 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
 
   private def damaged(path: Path, why: String, cause: Throwable = null): SkewlessException =
     SkewlessException.checkpoint(
-      s"$path cannot be trusted: $why. The query stops rather than guess how its rows were routed. Restore the file from a copy " +
+      s"$path cannot be trusted: ${why.stripSuffix(".")}. The query stops rather than guess how its rows were routed. Restore the file from a copy " +
         "of the checkpoint.",
       cause)
 }

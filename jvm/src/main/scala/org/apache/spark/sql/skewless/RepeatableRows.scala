@@ -31,4 +31,10 @@ private[skewless] object RepeatableRows {
     case _: MapType | _: VariantType | _: ObjectType => true
     case _ => false
   }
+
+  /**
+   * Whether a column's hash may take part in the choice. Spark hashes a calendar interval with its days when interpreted and without
+   * them when compiled: an attempt that falls back to the interpreter would write the row elsewhere.
+   */
+  def canDecide(dataType: DataType): Boolean = canHash(dataType) && !dataType.existsRecursively(_ == CalendarIntervalType)
 }

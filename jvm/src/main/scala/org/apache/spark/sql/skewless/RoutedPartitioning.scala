@@ -4,7 +4,6 @@ package org.apache.spark.sql.skewless
 import io.skewless.{SkewlessException, Table}
 import org.apache.spark.sql.catalyst.expressions.{Expression, Literal, Pmod}
 import org.apache.spark.sql.catalyst.plans.physical._
-import org.apache.spark.sql.internal.SQLConf
 
 /**
  * Spark's hash partitioning, with a table in front. Being a `HashPartitioning`, it keeps Spark's own exchange node with all that
@@ -52,6 +51,11 @@ class RoutedPartitioning(keys: Seq[Expression], n: Int, val shared: SharedTable,
 
   override protected def otherCopyArgs: Seq[AnyRef] = Seq(shared, content)
 
+  /** Spark copies a partitioning when adaptive execution has coalesced it and its keys are renamed; the table must come along. */
+  override def copy(expressions: Seq[Expression], numPartitions: Int): HashPartitioning =
+    if (numPartitions == n) new RoutedPartitioning(expressions, n, shared, content)
+    else throw new IllegalStateException(s"a table for $n partitions says nothing of $numPartitions")
+
   override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): HashPartitioning =
     new RoutedPartitioning(newChildren, n, shared, content)
 
@@ -75,9 +79,7 @@ private[skewless] case class RoutedShuffleSpec(partitioning: RoutedPartitioning,
     case _ => false
   }
 
-  /** Adaptive execution may coalesce an exchange made here and then forget its table, so there both sides are hashed anew. */
-  override def canCreatePartitioning: Boolean =
-    movesOnly && !SQLConf.get.adaptiveExecutionEnabled && byHash.canCreatePartitioning
+  override def canCreatePartitioning: Boolean = movesOnly && byHash.canCreatePartitioning
 
   override def createPartitioning(clustering: Seq[Expression]): Partitioning =
     byHash.createPartitioning(clustering) match {

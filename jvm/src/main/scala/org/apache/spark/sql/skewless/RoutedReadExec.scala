@@ -1,13 +1,16 @@
 // In Spark's package because physical nodes are Spark-private.
 package org.apache.spark.sql.skewless
 
-import io.skewless.{LoadListener, PartitionsRead}
+import io.skewless.{BatchLoads, LoadListener, PartitionsRead, ReadCounters}
 import org.apache.spark.{Partition, Partitioner, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.adaptive.QueryStageExec
+import org.apache.spark.sql.execution.exchange.ReusedExchangeExec
+import org.apache.spark.sql.execution.metric.SQLShuffleReadMetricsReporter.{LOCAL_BYTES_READ, RECORDS_READ, REMOTE_BYTES_READ}
 
 /**
  * The reading end of a routed exchange: passes rows through and notes, once a task, which partition the task reads, so that the
@@ -24,8 +27,21 @@ case class RoutedReadExec(queryId: String, batchId: Long, epoch: Long, child: Sp
 
   override protected def doExecute(): RDD[InternalRow] = {
     val rows = child.execute()
-    val read = LoadListener.track(sparkContext, queryId, batchId, epoch, rows.getNumPartitions)
-    new RoutedReadRDD(rows, read)
+    val loads = new BatchLoads(queryId, batchId, epoch, rows.getNumPartitions)
+    new RoutedReadRDD(rows, LoadListener.track(sparkContext, loads, counters))
+  }
+
+  /** The exchange below, whether adaptive execution has made a stage of it or reuses another's. */
+  private def counters: ReadCounters = {
+    def exchange(plan: SparkPlan): SparkPlan = plan match {
+      case stage: QueryStageExec => exchange(stage.plan)
+      case reused: ReusedExchangeExec => exchange(reused.child)
+      case other => other
+    }
+    val ids = exchange(child).metrics.view.mapValues(_.id)
+    ReadCounters(
+      ids.getOrElse(RECORDS_READ, -1L),
+      Seq(LOCAL_BYTES_READ, REMOTE_BYTES_READ).flatMap(ids.get))
   }
 }
 

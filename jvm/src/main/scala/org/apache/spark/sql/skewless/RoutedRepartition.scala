@@ -52,7 +52,7 @@ case class RoutedRepartitionStrategy(session: SparkSession) extends SparkStrateg
 
   /** Only splits ask for the row's content, and only content that is the same in every attempt may answer. */
   private def content(node: RoutedRepartition, table: Table): Option[Expression] = {
-    val columns = node.child.output.filter(column => RepeatableRows.canHash(column.dataType))
+    val columns = node.child.output.filter(column => RepeatableRows.canDecide(column.dataType))
     if (table.hasSplits && columns.nonEmpty && RepeatableRows(node.child)) Some(new CollationAwareMurmur3Hash(columns))
     else None
   }

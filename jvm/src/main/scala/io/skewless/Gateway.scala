@@ -46,6 +46,7 @@ object Gateway {
     SkewlessPlugin.driverOf(session.asInstanceOf[ClassicSession].sparkContext).getOrElse {
       throw SkewlessException.session(
         s"the application has no Skewless plugin. Set spark.plugins=${classOf[SkewlessPlugin].getName} before the session starts, " +
-          "or build it with skewless.configure(builder).")
+          "or build it with skewless.configure(builder)."
+      )
     }
 }

@@ -13,7 +13,8 @@ final class RoutedPartitioner(val table: Table) extends Partitioner {
   if (table.hasSplits)
     throw SkewlessException.table(
       "a table with splits cannot partition an RDD: Spark takes a partitioner as a promise that a key sits in one partition. " +
-        "Use moves only, or skewless.repartition on a DataFrame.")
+        "Use moves only, or skewless.repartition on a DataFrame."
+    )
 
   override def numPartitions: Int = table.partitions
 

@@ -14,7 +14,9 @@ final class SkewlessConf(pairs: Map[String, String]) {
 
   private def get[T](setting: Setting[T]): T = pairs.get(setting.key).fold(setting.default) { text =>
     setting.read(text.trim).getOrElse {
-      throw SkewlessException.setting(s"${setting.key} is \"$text\". It takes ${setting.range}. Correct it, or leave it out for ${setting.default}.")
+      throw SkewlessException.setting(
+        s"${setting.key} is \"$text\". It takes ${setting.range}. Correct it, or leave it out for ${setting.default}."
+      )
     }
   }
 
@@ -25,7 +27,8 @@ final class SkewlessConf(pairs: Map[String, String]) {
     if (entries > maxEntries)
       throw SkewlessException.table(
         s"the table has $entries entries, ${MaxEntries.key} allows $maxEntries. Keep the hottest keys, or raise the setting; the old " +
-          "table stays in force.")
+          "table stays in force."
+      )
 }
 
 object SkewlessConf {

@@ -4,7 +4,8 @@ package io.skewless
  * The one exception Skewless throws on purpose. `code` is the name of the Python class that the gateway raises for it (see
  * `errors.py`); the message reads: what went wrong, the detail, what to do.
  */
-final class SkewlessException(val code: String, message: String, cause: Throwable = null) extends RuntimeException(message, cause) {
+final class SkewlessException(val code: String, message: String, cause: Throwable = null)
+    extends RuntimeException(message, cause) {
   def getCode: String = code
 }
 

@@ -33,7 +33,8 @@ final class SkewlessExecutor extends ExecutorPlugin {
     val driver = fromDriver.get(SkewlessExecutor.VersionKey)
     if (driver != SparkLine.JarVersion)
       throw SkewlessException.version(
-        s"the driver runs Skewless $driver, this executor ${SparkLine.JarVersion}. Remove the other jar from the executor's class path.")
+        s"the driver runs Skewless $driver, this executor ${SparkLine.JarVersion}. Remove the other jar from the executor's class path."
+      )
   }
 }
 

@@ -11,5 +11,6 @@ object SparkLine {
     if (!running.startsWith(Served + "."))
       throw SkewlessException.version(
         s"this Skewless jar ($JarVersion) serves Spark $Served, the running Spark is $running. Install pyspark $Served.x, or take " +
-          "the jar for your Spark.")
+          "the jar for your Spark."
+      )
 }

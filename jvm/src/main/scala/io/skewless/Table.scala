@@ -18,8 +18,8 @@ final class Table private (
     private[skewless] val moveTargets: Array[Int],
     private[skewless] val splitHashes: Array[Int],
     private[skewless] val splitOffsets: Array[Int],
-    private[skewless] val splitTargets: Array[Int])
-    extends Serializable {
+    private[skewless] val splitTargets: Array[Int]
+) extends Serializable {
   import Table._
 
   def size: Int = moveHashes.length + splitHashes.length
@@ -60,7 +60,8 @@ final class Table private (
     else if (code == Absent) Math.floorMod(hash, partitions)
     else
       throw SkewlessException.table(
-        s"key hash $hash is split over several partitions, so it has no single one. Route it with its map partition instead.")
+        s"key hash $hash is split over several partitions, so it has no single one. Route it with its map partition instead."
+      )
   }
 
   /** Every partition that rows with this hash may reach. */
@@ -142,7 +143,8 @@ object Table {
       moveTargets: Array[Int],
       splitHashes: Array[Int],
       splitOffsets: Array[Int],
-      splitTargets: Array[Int]): Table = {
+      splitTargets: Array[Int]
+  ): Table = {
     def refuse(message: String) = throw SkewlessException.table(message)
     if (partitions < 1 || partitions > MaxPartitions)
       refuse(s"$partitions partitions: a shuffle has 1 to $MaxPartitions. Give the shuffle's own number.")
@@ -156,7 +158,9 @@ object Table {
     splitHashes.indices.foreach { i =>
       val targets = splitTargets.slice(splitOffsets(i), splitOffsets(i + 1))
       if (targets.length < 2)
-        refuse(s"key hash ${splitHashes(i)} has an empty target list, or lists do not add up. Give each entry at least one target.")
+        refuse(
+          s"key hash ${splitHashes(i)} has an empty target list, or lists do not add up. Give each entry at least one target."
+        )
       if (targets.distinct.length != targets.length)
         refuse(s"the split of key hash ${splitHashes(i)} lists one target twice. List each target once.")
     }

@@ -37,7 +37,8 @@ object TableCodec {
     if (moves < 0 || splits < 0 || targets < 0 || 4L * (2L * moves + 2L * splits + targets) != body.remaining)
       refuse(
         s"a table of $moves moves, $splits splits and $targets split targets does not take ${body.remaining + CountBytes} bytes. " +
-          "The bytes are damaged, or were not written by Skewless.")
+          "The bytes are damaged, or were not written by Skewless."
+      )
     def ints(count: Int): Array[Int] = Array.fill(count)(body.getInt())
     val (moveHashes, moveTargets, splitHashes) = (ints(moves), ints(moves), ints(splits))
     val offsets = ints(splits).scanLeft(0L)(_ + _)

@@ -10,7 +10,8 @@ object TableDiff {
     if (older.partitions != newer.partitions)
       throw SkewlessException.table(
         s"a table for ${older.partitions} partitions cannot be compared with one for ${newer.partitions}: plain hashing itself " +
-          "differs between them. Compare tables of one query.")
+          "differs between them. Compare tables of one query."
+      )
     (older.entries.map(_._1) ++ newer.entries.map(_._1)).distinct.sorted
       .map(hash => Change(hash, older.targets(hash).toSeq, newer.targets(hash).toSeq))
       .filter(change => change.before != change.after)
@@ -24,7 +25,8 @@ object TableDiff {
         if (step.after != change.before)
           throw SkewlessException.table(
             s"key hash ${change.keyHash} goes to ${step.after} in the first step but leaves ${change.before} in the second. " +
-              "Compose steps in the order in which they were made.")
+              "Compose steps in the order in which they were made."
+          )
         step.before
       }
       steps.updated(change.keyHash, change.copy(before = before))

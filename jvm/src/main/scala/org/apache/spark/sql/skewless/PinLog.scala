@@ -61,7 +61,8 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
       val table = readTable(pin)
       cached += pin.epoch -> table
       table
-    })
+    }
+  )
 
   private def readTable(pin: Pin): Table = {
     val path = new Path(tablesDir, pin.epoch.toString)
@@ -108,7 +109,8 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
       case e: FileAlreadyExistsException =>
         throw SkewlessException.checkpoint(
           s"$path exists already: another driver works on this checkpoint. Stop one of the two; the old table stays in force.",
-          e)
+          e
+        )
       case e: Throwable =>
         out.cancel()
         throw e
@@ -119,7 +121,8 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
     SkewlessException.checkpoint(
       s"$path cannot be trusted: ${why.stripSuffix(".")}. The query stops rather than guess how its rows were routed. Restore the file from a copy " +
         "of the checkpoint.",
-      cause)
+      cause
+    )
 }
 
 private[skewless] object PinLog {
@@ -128,14 +131,17 @@ private[skewless] object PinLog {
   private implicit val formats: Formats = DefaultFormats
 
   def toJson(pin: Pin): String = compact(
-    render(JObject(
-      "format" -> JInt(Format),
-      "batch" -> JLong(pin.batch),
-      "epoch" -> JLong(pin.epoch),
-      "digest" -> JString(pin.digest),
-      "partitions" -> JInt(pin.partitions),
-      "queryId" -> JString(pin.queryId)
-    )))
+    render(
+      JObject(
+        "format" -> JInt(Format),
+        "batch" -> JLong(pin.batch),
+        "epoch" -> JLong(pin.epoch),
+        "digest" -> JString(pin.digest),
+        "partitions" -> JInt(pin.partitions),
+        "queryId" -> JString(pin.queryId)
+      )
+    )
+  )
 
   def fromJson(text: String): Pin =
     try {

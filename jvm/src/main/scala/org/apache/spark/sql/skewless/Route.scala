@@ -77,6 +77,7 @@ private[skewless] object Router {
     else if (!table.hasSplits) new Router(table, 0, 1, byContent)
     else
       throw SkewlessException.table(
-        "a split key was routed outside a map task, where no mapper is known. Route splits in a shuffle: skewless.repartition.")
+        "a split key was routed outside a map task, where no mapper is known. Route splits in a shuffle: skewless.repartition."
+      )
   }
 }

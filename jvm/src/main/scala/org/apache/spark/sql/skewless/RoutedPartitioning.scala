@@ -27,7 +27,8 @@ class RoutedPartitioning(keys: Seq[Expression], n: Int, val shared: SharedTable,
     case Pmod(hash, Literal(`n`, _), _) => Route(hash, content, table)
     case other =>
       throw SkewlessException.version(
-        s"this Spark computes partition ids as $other, which Skewless does not know. Use a Spark that this release serves.")
+        s"this Spark computes partition ids as $other, which Skewless does not know. Use a Spark that this release serves."
+      )
   }
 
   override def satisfies0(required: Distribution): Boolean = required match {

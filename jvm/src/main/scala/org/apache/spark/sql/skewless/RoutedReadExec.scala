@@ -39,9 +39,7 @@ case class RoutedReadExec(queryId: String, batchId: Long, epoch: Long, child: Sp
       case other => other
     }
     val ids = exchange(child).metrics.view.mapValues(_.id)
-    ReadCounters(
-      ids.getOrElse(RECORDS_READ, -1L),
-      Seq(LOCAL_BYTES_READ, REMOTE_BYTES_READ).flatMap(ids.get))
+    ReadCounters(ids.getOrElse(RECORDS_READ, -1L), Seq(LOCAL_BYTES_READ, REMOTE_BYTES_READ).flatMap(ids.get))
   }
 }
 

@@ -19,12 +19,17 @@ object Routing {
     }
     if (n < 1 || n > Table.MaxPartitions)
       throw SkewlessException.setting(s"$n partitions: a shuffle has 1 to ${Table.MaxPartitions}.")
-    if (columns.isEmpty) throw SkewlessException.column("no key column was given. Name at least one: repartition(df, n, \"key\").")
+    if (columns.isEmpty)
+      throw SkewlessException.column("no key column was given. Name at least one: repartition(df, n, \"key\").")
     val result =
       try Dataset.ofRows(session, RoutedRepartition(columns.map(session.expression), n, table, dataset.logicalPlan))
       catch {
         case e: AnalysisException =>
-          throw new SkewlessException("ColumnError", s"the key cannot be resolved: ${e.getMessage} Name columns of the DataFrame.", e)
+          throw new SkewlessException(
+            "ColumnError",
+            s"the key cannot be resolved: ${e.getMessage} Name columns of the DataFrame.",
+            e
+          )
       }
     result.queryExecution.analyzed.collectFirst { case node: RoutedRepartition => node.keys }.foreach(checkKeys)
     result
@@ -38,10 +43,12 @@ object Routing {
     if (!session.sessionState.planner.strategies.exists(_.isInstanceOf[RoutedRepartitionStrategy]))
       throw SkewlessException.session(
         s"the session has no Skewless extension. Set spark.sql.extensions=${classOf[SkewlessExtensions].getName} before the session " +
-          "starts, or build it with skewless.configure(builder).")
+          "starts, or build it with skewless.configure(builder)."
+      )
 
   private def checkKeys(keys: Seq[Expression]): Unit = keys.find(key => !RepeatableRows.canHash(key.dataType)).foreach { key =>
     throw SkewlessException.column(
-      s"the key ${key.sql} is of type ${key.dataType.sql}, which Spark cannot hash. Use map_entries or another plain value as key.")
+      s"the key ${key.sql} is of type ${key.dataType.sql}, which Spark cannot hash. Use map_entries or another plain value as key."
+    )
   }
 }

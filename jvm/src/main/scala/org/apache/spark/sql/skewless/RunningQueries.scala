@@ -43,7 +43,8 @@ object RunningQueries extends Logging {
       execution.runId, {
         byRun.filterInPlace((_, known) => known.execution.isActive)
         new QueryTables(execution)
-      })
+      }
+    )
 
   /** How an exchange of `n` partitions is routed in this batch. Called by the strategy, on the stream's thread. */
   def routingOf(batch: RunningBatch, n: Int): Routed = tables(batch.execution).planned(batch.batchId, n)
@@ -58,7 +59,8 @@ object RunningQueries extends Logging {
   private def executionOf(query: StreamingQuery): StreamExecution = query match {
     case wrapper: StreamingQueryWrapper => wrapper.streamingQuery
     case execution: StreamExecution => execution
-    case other => throw SkewlessException.query(s"$other is not a streaming query of this Spark. Pass what writeStream.start() gave.")
+    case other =>
+      throw SkewlessException.query(s"$other is not a streaming query of this Spark. Pass what writeStream.start() gave.")
   }
 }
 
@@ -76,7 +78,8 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
       if (table.partitions != n)
         logWarning(
           s"query ${execution.id}: the table of epoch ${table.epoch} is for ${table.partitions} partitions, an exchange of $n is " +
-            "hashed plainly")
+            "hashed plainly"
+        )
       Routed(table.epoch, Some(table).filter(t => t.partitions == n && !t.isEmpty).map(share))
     }
   }
@@ -100,19 +103,26 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     def refuse(why: String) = throw SkewlessException.query(s"query ${execution.id} cannot take a table: $why")
     if (!execution.isActive) refuse("it has stopped. Start it again and publish then; the old table stays in force.")
     if (!execution.isInstanceOf[MicroBatchExecution] || execution.trigger.isInstanceOf[RealTimeTrigger])
-      refuse("it does not run in micro-batches, between which tables are swapped. Use a processing-time or available-now trigger.")
+      refuse(
+        "it does not run in micro-batches, between which tables are swapped. Use a processing-time or available-now trigger."
+      )
     if (!table.isEmpty)
       QueryTables.statefulNode(execution.analyzedPlan).foreach { node =>
-        refuse(s"its $node keeps state by key, and this release cannot move state to where the table sends the key. The old table " +
-          "stays in force; use tables with stateless queries only.")
+        refuse(
+          s"its $node keeps state by key, and this release cannot move state to where the table sends the key. The old table " +
+            "stays in force; use tables with stateless queries only."
+        )
       }
     if (routedPartitions.isEmpty)
-      refuse("no exchange of it is routed (or, inside foreachBatch, none has been planned yet). Put skewless.repartition(df, n, " +
-        "key) before the step to level.")
+      refuse(
+        "no exchange of it is routed (or, inside foreachBatch, none has been planned yet). Put skewless.repartition(df, n, " +
+          "key) before the step to level."
+      )
     if (!routedPartitions.contains(table.partitions))
       throw SkewlessException.table(
         s"the table is for ${table.partitions} partitions, query ${execution.id} routes exchanges of " +
-          s"${routedPartitions.toSeq.sorted.mkString(", ")}. Make the table for that number; the old table stays in force.")
+          s"${routedPartitions.toSeq.sorted.mkString(", ")}. Make the table for that number; the old table stays in force."
+      )
   }
 }
 
@@ -120,7 +130,8 @@ private[skewless] object QueryTables {
 
   /** The name of an operator that keeps state, if a streaming plan has one: the operators that Spark itself counts as stateful. */
   def statefulNode(plan: LogicalPlan): Option[String] = plan.collectFirst {
-    case node @ (_: Aggregate | _: Deduplicate | _: DeduplicateWithinWatermark | _: Distinct | _: GlobalLimit) if node.isStreaming =>
+    case node @ (_: Aggregate | _: Deduplicate | _: DeduplicateWithinWatermark | _: Distinct | _: GlobalLimit)
+        if node.isStreaming =>
       node.nodeName
     case node @ (_: FlatMapGroupsWithState | _: FlatMapGroupsInPandasWithState | _: TransformWithState |
         _: TransformWithStateInPySpark) if node.isStreaming =>

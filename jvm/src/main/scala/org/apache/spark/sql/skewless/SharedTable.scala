@@ -15,8 +15,8 @@ final class SharedTable private (
     @transient private val onDriver: Table,
     small: Option[Table],
     large: Option[Broadcast[Array[Byte]]],
-    val digest: String)
-    extends Serializable {
+    val digest: String
+) extends Serializable {
 
   def table: Table = Option(onDriver).orElse(small).getOrElse(SharedTable.decode(digest, large.get))
 

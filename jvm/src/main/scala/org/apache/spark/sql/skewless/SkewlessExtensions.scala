@@ -13,7 +13,9 @@ class SkewlessExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     SparkLine.check()
     extensions.injectPlannerStrategy(session => RoutedRepartitionStrategy(session.asInstanceOf[SparkSession]))
-    extensions.injectColumnar(_ => new ColumnarRule { override def postColumnarTransitions: Rule[SparkPlan] = OnlySparksExchange })
+    extensions.injectColumnar(_ =>
+      new ColumnarRule { override def postColumnarTransitions: Rule[SparkPlan] = OnlySparksExchange }
+    )
   }
 }
 
@@ -28,7 +30,8 @@ private[skewless] object OnlySparksExchange extends Rule[SparkPlan] {
       case other: ShuffleExchangeLike if other.outputPartitioning.isInstanceOf[RoutedPartitioning] =>
         throw SkewlessException.session(
           s"another plugin replaced a routed exchange by ${other.getClass.getName}, which does not know the table. Switch that " +
-            "plugin's shuffle off, or do not use skewless.repartition with it.")
+            "plugin's shuffle off, or do not use skewless.repartition with it."
+        )
       case _ =>
     }
     plan

@@ -1,0 +1,42 @@
+"""The wheel as a user gets it: built, installed in a fresh virtual environment, and used far from the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from integration.conftest import ROOT
+
+SCRIPT = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+import skewless
+assert "site-packages" in skewless.__file__, skewless.__file__
+spark = skewless.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
+df = spark.range(100).selectExpr("id % 5 as k")
+key_hash = df.filter("k = 3").select(skewless.key_hash("k")).first()[0]
+parts = skewless.repartition(df, 4, "k", table=skewless.Table(4, {key_hash: 1})).rdd.glom().collect()
+print("AT", [i for i, part in enumerate(parts) if any(row.k == 3 for row in part)], sum(map(len, parts)))
+"""
+
+
+def test_the_wheel_carries_the_jar_and_runs_a_query_in_a_fresh_environment(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True, timeout=300)
+    (wheel,) = tmp_path.glob("skewless-*.whl")
+    jars = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".jar")]
+    assert len(jars) == 1
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", f"{wheel}[spark]"], check=True, timeout=600)
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [tmp_path / "venv" / "bin" / "skewless", "jar-path"]
+    jar = subprocess.check_output(command, env=env, text=True, cwd=tmp_path).strip()
+    assert Path(jar).is_relative_to(tmp_path / "venv")
+    (tmp_path / "job.py").write_text(SCRIPT)
+    out = subprocess.check_output([python, "job.py"], env=env, text=True, cwd=tmp_path, timeout=300)
+    assert "AT [1] 100" in out

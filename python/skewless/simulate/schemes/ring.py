@@ -1,0 +1,84 @@
+"""A consistent-hash ring with virtual nodes: each key's workers in an order that a change of workers hardly disturbs.
+
+FISH paper, section 5. A key's candidates are the first distinct workers clockwise from the key's place. The paper does
+not say how many virtual nodes a worker has; 64 keeps the shares of 16 to 128 workers within about 12 % of each other.
+
+>>> before, after = Ring(np.arange(8)), Ring(np.arange(9))
+>>> keys = np.arange(10_000, dtype=np.int32) * 7919
+>>> moved = np.mean(before.first(keys) != after.first(keys))
+>>> bool(0.05 < moved < 0.17)       # about 1/9 of the keys; hash mod n would move 8/9
+True
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewless.simulate.compiled import Int32s, Int64s, Words, compiled
+from skewless.simulate.schemes.scheme import GOLDEN
+
+VIRTUAL_NODES = 64
+
+
+class Ring:
+    """Where each worker's virtual nodes are; `orders[i]` lists the workers clockwise from node i, each once."""
+
+    def __init__(self, workers: NDArray[np.integer], nodes: int = VIRTUAL_NODES, seed: int = 0) -> None:
+        owners = np.repeat(np.asarray(workers, dtype=np.int32), nodes)
+        numbers = owners.astype(np.uint64) * np.uint64(1 << 20) + np.tile(np.arange(nodes, dtype=np.uint64), len(workers))
+        places = _scatter(numbers + np.uint64(1 + (seed << 40)))
+        order = np.argsort(places, kind="stable")
+        self.places = places[order]
+        self.orders = _orders(owners[order], len(workers))
+        self.starts = np.searchsorted(self.places, np.arange(1 << 12) << 20).astype(np.int64)
+
+    def nodes_of(self, hashes: Int32s) -> Int64s:
+        """The node at or after each key hash's place."""
+        return _nodes(hashes, self.places, self.starts)
+
+    def first(self, hashes: Int32s) -> Int32s:
+        """The first worker of each key hash."""
+        return np.asarray(self.orders[self.nodes_of(hashes), 0])
+
+
+def _scatter(numbers: Words) -> Int64s:
+    x = numbers * GOLDEN
+    x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return (x >> np.uint64(32)).astype(np.int64)
+
+
+@compiled
+def _orders(owners: Int32s, workers: int) -> Int32s:
+    orders = np.empty((len(owners), workers), dtype=np.int32)
+    last_seen = np.full(owners.max() + 1, -1, dtype=np.int64)
+    for node in range(len(owners)):
+        found, at = 0, node
+        while found < workers:
+            worker = owners[at]
+            if last_seen[worker] != node:
+                last_seen[worker] = node
+                orders[node, found] = worker
+                found += 1
+            at = at + 1 if at + 1 < len(owners) else 0
+    return orders
+
+
+@compiled
+def node_of(key_hash: np.int32, places: Int64s, starts: Int64s) -> int:
+    """The node clockwise from a key hash; the hash is mixed first, as neighbouring hashes may be neighbouring keys."""
+    x = np.uint64(np.uint32(key_hash)) * GOLDEN
+    place = np.int64((x ^ (x >> np.uint64(29))) & np.uint64(0xFFFFFFFF))
+    at = starts[place >> 20]
+    while at < len(places) and places[at] < place:
+        at += 1
+    return at if at < len(places) else 0
+
+
+@compiled
+def _nodes(hashes: Int32s, places: Int64s, starts: Int64s) -> Int64s:
+    nodes = np.empty(len(hashes), dtype=np.int64)
+    for i in range(len(hashes)):
+        nodes[i] = node_of(hashes[i], places, starts)
+    return nodes

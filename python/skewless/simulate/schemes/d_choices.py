@@ -75,7 +75,7 @@ def choices_for(head: ArrayLike, workers: int, epsilon: float = 1e-4) -> int:
     """How many workers each key of the head gets, given the keys' shares.
 
     >>> choices_for([0.05], workers=20), choices_for([0.2], workers=20), choices_for([0.9], workers=20)
-    (2, 5, 20)
+    (2, 6, 20)
     """
     shares = np.sort(np.asarray(head, dtype=np.float64))[::-1].copy()
     if len(shares) and not (math.isfinite(shares.sum()) and shares.min() >= 0 and shares.sum() <= 1 + 1e-9):

@@ -68,7 +68,7 @@ def from_weights(tuples: int, weights: Floats, seed: int = 0) -> Stream:
     return Drawn("weights", _size(tuples), len(shares), lambda: iter([(tuples, shares)]), seed)
 
 
-def drifting_zipf(tuples: int, keys: int = 100_000, z: float = 1.5, round_tuples: int = 5_000_000, seed: int = 0) -> Stream:
+def drifting_zipf(tuples: int, *, keys: int = 100_000, z: float = 1.5, round_tuples: int = 5_000_000, seed: int = 0) -> Stream:
     """FISH's time-evolving Zipf (FISH paper, section 6.1): in each round the law holds for the first 80 % of the tuples; in
     the rest the ranks are reversed, so that the coldest keys are hot. (The paper's formula for the rest did not survive in
     our copy: reversed ranks are our reading.)"""
@@ -84,7 +84,14 @@ def drifting_zipf(tuples: int, keys: int = 100_000, z: float = 1.5, round_tuples
 
 
 def fluctuating(
-    tuples: int, keys: int = 1_000_000, z: float = 0.85, f: float = 1.0, interval: int = 1_000_000, workers: int = 15, seed: int = 0
+    tuples: int,
+    *,
+    keys: int = 1_000_000,
+    z: float = 0.85,
+    f: float = 1.0,
+    interval: int = 1_000_000,
+    workers: int = 15,
+    seed: int = 0,
 ) -> Stream:
     """The Mixed paper's fluctuation (section V): Zipf, and at the start of each interval frequencies are swapped between keys
     of different workers until some worker's load has changed by the rate f."""
@@ -96,12 +103,18 @@ def fluctuating(
         generator, shares = np.random.default_rng(seed + 1), base.copy()
         while True:
             yield interval, shares.copy()
-            _swap(shares, home, generator.integers(0, keys, (20 * keys, 2)) if keys < 50_000 else _pairs(generator, keys), workers, f)
+            _swap(
+                shares,
+                home,
+                generator.integers(0, keys, (20 * keys, 2)) if keys < 50_000 else _pairs(generator, keys),
+                workers,
+                f,
+            )
 
     return Drawn(f"fluctuating z={z:g} f={f:g} K={keys}", _size(tuples), keys, _until(tuples, stages), seed)
 
 
-def bursts(tuples: int, keys: int = 3000, z: float = 1.0, every: int = 50_000, height: float = 0.1, seed: int = 0) -> Stream:
+def bursts(tuples: int, *, keys: int = 3000, z: float = 1.0, every: int = 50_000, height: float = 0.1, seed: int = 0) -> Stream:
     """Like the cashtags of the PKG paper (section 6.1, Fig. 3): Zipf, and every now and then another key takes a tenth of the
     stream and fades."""
     base = zipf_shares(keys, z)

@@ -72,7 +72,7 @@ _BASE = int(np.array([2.0**-32]).view(np.int64)[0] >> 47)
 
 def _bins(latency: Floats) -> Int64s:
     """A bin for each power of two from 2^-32 to 2^32 seconds and each 32nd part of it: the top bits of the number itself."""
-    return np.clip((latency.view(np.int64) >> 47) - _BASE, 0, LATENCY_BINS - 1)
+    return np.asarray(np.clip((latency.view(np.int64) >> 47) - _BASE, 0, LATENCY_BINS - 1))
 
 
 @compiled

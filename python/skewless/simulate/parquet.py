@@ -68,7 +68,7 @@ def _open(path: Path) -> Any:
 
 
 def _check_type(path: str | Path, column: str, kind: Any) -> None:
-    import pyarrow.types as types
+    from pyarrow import types
 
     plain = (types.is_integer, types.is_floating, types.is_string, types.is_large_string, types.is_boolean, types.is_dictionary)
     if not any(check(kind) for check in plain):

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise, repeat
 
 import numpy as np
 
 from skewless.errors import SettingError
+from skewless.simulate.catalogue import make
 from skewless.simulate.cluster import Cluster
 from skewless.simulate.compiled import Int32s
 from skewless.simulate.measures import KEYS, LARGEST, PAIRS, SEEN, SUM_IMBALANCE, SUM_PERFECT, SUM_SLOWEST, Measures
-from skewless.simulate.schemes import Costs, Scheme, make
+from skewless.simulate.schemes.scheme import Costs, Scheme
 from skewless.simulate.streams import Stream
 
 BATCH = 100_000
@@ -156,8 +157,3 @@ class _Run:
             tuple(m.points),
             self.route_seconds,
         )
-
-
-def without_points(result: Result) -> Result:
-    """The result without its curve, for tables."""
-    return replace(result, points=())

@@ -103,13 +103,7 @@ def fluctuating(
         generator, shares = np.random.default_rng(seed + 1), base.copy()
         while True:
             yield interval, shares.copy()
-            _swap(
-                shares,
-                home,
-                generator.integers(0, keys, (20 * keys, 2)) if keys < 50_000 else _pairs(generator, keys),
-                workers,
-                f,
-            )
+            _swap(shares, home, _pairs(generator, keys), workers, f)
 
     return Drawn(f"fluctuating z={z:g} f={f:g} K={keys}", _size(tuples), keys, _until(tuples, stages), seed)
 
@@ -169,7 +163,7 @@ def _until(tuples: int, stages: Callable[[], Iterator[tuple[int, Floats]]]) -> C
 
 def _pairs(generator: np.random.Generator, keys: int) -> Int64s:
     """Pairs to swap: only keys from the head change a load visibly, so one of each pair is among the first ranks."""
-    return np.stack([generator.integers(0, 1000, 100_000), generator.integers(0, keys, 100_000)], axis=1)
+    return np.stack([generator.integers(0, min(keys, 1000), 100_000), generator.integers(0, keys, 100_000)], axis=1)
 
 
 @compiled

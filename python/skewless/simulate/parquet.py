@@ -32,7 +32,9 @@ class ParquetStream(Stream):
 
     def chunks(self) -> Iterator[Int32s]:
         for batch in _open(self.path).iter_batches(batch_size=CHUNK, columns=[self.column]):
-            encoded = batch.column(0).dictionary_encode(null_encoding="encode")
+            column = batch.column(0)
+            plain = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+            encoded = plain.dictionary_encode(null_encoding="encode")
             yield self._number(encoded.dictionary)[encoded.indices.to_numpy()]
 
     def _number(self, dictionary: Any) -> Int32s:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, repeat
+from itertools import pairwise
 
 import numpy as np
 
@@ -65,6 +65,7 @@ def simulate(
     stream: Stream,
     scheme: str | Scheme,
     cluster: Cluster,
+    *,
     batch: int = BATCH,
     sources: Iterable[Int32s] | None = None,
     progress: Progress | None = None,
@@ -76,18 +77,19 @@ def simulate(
     if maker.needs_counts:
         maker.prepare(stream.counts())
     run = _Run(stream, maker, cluster, batch)
-    for chunk, senders in zip(stream.chunks(), sources or repeat(None), strict=False):
-        run.take(chunk, senders)
+    senders = None if sources is None else iter(sources)
+    for chunk in stream.chunks():
+        run.take(chunk, None if senders is None else next(senders))
         if progress is not None:
             progress(len(chunk))
     return run.result(scheme if isinstance(scheme, str) else type(scheme).__name__)
 
 
 def compare(
-    stream: Stream, schemes: Sequence[str], cluster: Cluster, batch: int = BATCH, progress: Progress | None = None
+    stream: Stream, schemes: Sequence[str], cluster: Cluster, *, batch: int = BATCH, progress: Progress | None = None
 ) -> list[Result]:
     """The same stream through each scheme."""
-    return [simulate(stream, scheme, cluster, batch, progress=progress) for scheme in schemes]
+    return [simulate(stream, scheme, cluster, batch=batch, progress=progress) for scheme in schemes]
 
 
 class _Run:
@@ -138,22 +140,25 @@ class _Run:
         seen = int(m.sums[SEEN])
         mean = seen / len(self.alive)
         execution = float(m.free_at.max())
+        p50, p95, p99 = (m.latency(q) for q in (0.5, 0.95, 0.99))
         return Result(
-            name,
-            self.stream.label,
-            self.cluster.workers,
-            self.cluster.sources,
-            seen,
-            int(m.sums[KEYS]),
-            float(m.sums[LARGEST] - mean),
-            float(m.sums[SUM_IMBALANCE] / seen / seen) if seen else 0.0,
-            float(m.sums[LARGEST] / mean) if seen else 1.0,
-            float(m.sums[SUM_SLOWEST] / m.sums[SUM_PERFECT]) if seen else 1.0,
-            execution,
-            seen / execution if seen else 0.0,
-            int(m.sums[PAIRS if self.scheme.splits else KEYS]),  # who never splits a key moves its state along
-            *(m.latency(q) for q in (0.5, 0.95, 0.99)),
-            self.scheme.costs(),
-            tuple(m.points),
-            self.route_seconds,
+            scheme=name,
+            stream=self.stream.label,
+            workers=self.cluster.workers,
+            sources=self.cluster.sources,
+            tuples=seen,
+            keys=int(m.sums[KEYS]),
+            imbalance=float(m.sums[LARGEST] - mean),
+            imbalance_fraction=float(m.sums[SUM_IMBALANCE] / seen / seen) if seen else 0.0,
+            max_over_mean=float(m.sums[LARGEST] / mean) if seen else 1.0,
+            batch_stretch=float(m.sums[SUM_SLOWEST] / m.sums[SUM_PERFECT]) if seen else 1.0,
+            execution_seconds=execution,
+            throughput=seen / execution if seen else 0.0,
+            memory=int(m.sums[PAIRS if self.scheme.splits else KEYS]),  # who never splits a key moves its state along
+            latency_p50=p50,
+            latency_p95=p95,
+            latency_p99=p99,
+            costs=self.scheme.costs(),
+            points=tuple(m.points),
+            route_seconds=self.route_seconds,
         )

@@ -81,10 +81,10 @@ def _choose(
     step = max(1, period // len(rows)) if staggered else period
     for i in range(len(hashes)):
         if period > 0 and seen + i > 0 and (seen + i) % step == 0:
-            if staggered:
-                estimates[((seen + i) // step) % len(rows)] = truth
-            else:
-                estimates[:] = truth
+            for s in range(len(rows)):
+                if not staggered or s == ((seen + i) // step) % len(rows):
+                    for worker in range(len(truth)):
+                        estimates[s, worker] = truth[worker]
         row = rows[sources[i]]
         worker = alive[candidate(hashes[i], 0, len(alive), seed)]
         for j in range(1, d):

@@ -110,9 +110,13 @@ def head_of(slots: Records, tally: Records, s: int, theta: float) -> Floats:
     shares, found = np.empty(tally[s].size), 0
     for slot in range(tally[s].size):
         if slots[s, slot].count > theta * tally[s].total:
-            shares[found] = slots[s, slot].count / tally[s].total
+            share, at = slots[s, slot].count / tally[s].total, found
+            while at > 0 and shares[at - 1] < share:  # few keys, mostly in order already
+                shares[at] = shares[at - 1]
+                at -= 1
+            shares[at] = share
             found += 1
-    return np.sort(shares[:found])[::-1]
+    return shares[:found]
 
 
 @compiled

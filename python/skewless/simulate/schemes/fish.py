@@ -120,8 +120,7 @@ def _choose(
         s = sources[i]
         if ticks[0] * arrival_seconds > (ticks[1] + 1) * interval:
             ticks[1] += 1
-            wait[:] = np.maximum(wait - interval / len(wait), 0.0)
-            floor[:] = -1.0
+            _drain(wait, floor, interval / len(wait))
         ticks[0] += 1
         if tally[s].clock >= tally[s].due:
             tally[s].due += epoch
@@ -143,6 +142,15 @@ def _choose(
         wait[s, worker] += service_seconds[worker]
         out[i] = worker
     return out
+
+
+@compiled
+def _drain(wait: Floats, floor: Floats, seconds: float) -> None:
+    """Formula (1), in seconds: the workers have worked on while the sources sent."""
+    for s in range(len(wait)):
+        floor[s] = -1.0
+        for worker in range(wait.shape[1]):
+            wait[s, worker] = max(wait[s, worker] - seconds, 0.0)
 
 
 @compiled

@@ -39,6 +39,11 @@ def compiled(loop: Callable[..., Result]) -> Callable[..., Result]:
     return cast(Callable[..., Result], made)
 
 
+def inlined(step: Callable[..., Result]) -> Callable[..., Result]:
+    """Compiles a step into each loop that calls it: to hand over a few arrays costs more than most steps do."""
+    return cast(Callable[..., Result], njit(nogil=True, inline="always")(step))
+
+
 @cache
 def _sources_stamp() -> str:
     """What the machine code was made from: all of the simulator. Numba itself looks only at the file of the loop, and

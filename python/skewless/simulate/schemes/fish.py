@@ -16,13 +16,15 @@ source sees only its own tuples, so it grants a worker only its own part, T / so
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from skewless.errors import SettingError
 from skewless.simulate.cluster import Cluster
-from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled
+from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled, inlined
 from skewless.simulate.schemes.d_choices import width_of_head
-from skewless.simulate.schemes.ring import VIRTUAL_NODES, Ring, node_of
+from skewless.simulate.schemes.ring import VIRTUAL_NODES, Int16s, Ring, place_of
 from skewless.simulate.schemes.scheme import Scheme, candidate, least_loaded, number
 from skewless.simulate.schemes.summary import Records, Summary, decay, touch
 
@@ -80,7 +82,7 @@ class Fish(Scheme):
     def route(self, keys: Int32s, hashes: Int32s, sources: Int32s) -> Int32s:
         theta = 1 / (4 * len(self.alive)) if self.theta is None else self.theta
         workers = (self.wait, self.floor, self.place, self.least, self.ticks, self.alive, self.service_seconds)
-        circle = (self.circle.places, self.circle.starts, self.circle.orders)
+        circle = (self.circle.nodes, self.circle.orders)
         pace = (self.interval if self.inference else np.inf, self.cluster.arrival_seconds)
         settings = (self.alpha, self.epoch, theta, CLASSES.index(self.classes), self.ring, self.cluster.seed)
         return _choose(keys, hashes, sources, *self.summary.arrays(keys), *workers, *circle, *pace, *settings)
@@ -102,9 +104,8 @@ def _choose(
     ticks: Int64s,
     alive: Int32s,
     service_seconds: Floats,
-    places: Int64s,
-    starts: Int64s,
-    orders: Int32s,
+    nodes: Int32s,
+    orders: Int16s,
     interval: float,
     arrival_seconds: float,
     alpha: float,
@@ -132,7 +133,7 @@ def _choose(
         if d >= n:
             worker = least_loaded(wait, s, floor, place, alive)
         elif ring:
-            worker = _shortest_of(wait, s, floor[s], orders, node_of(hashes[i], places, starts), d)
+            worker = _shortest_of(wait, s, floor[s], orders, nodes[place_of(hashes[i])], d)
         else:
             worker = alive[candidate(hashes[i], 0, n, seed)]
             for j in range(1, d):
@@ -176,24 +177,23 @@ def _needed(slots: Records, tally: Records, s: int, theta: float, n: int) -> int
     return min(n, max(2, int(np.ceil(n * head / tally[s].total / max(1, keys)))))
 
 
-@compiled
+@inlined
 def _width(slots: Records, tally: Records, s: int, slot: int, least: int, classes: int, n: int) -> int:
     """Algorithm 2: how many workers a hot key gets."""
     if classes == 1:
         return n
     if classes == 2:
         return min(n, least)
-    width, count = n, 2.0 * slots[s, slot].count
-    while count <= tally[s].top:
-        width >>= 1
-        count *= 2.0
+    top, top_power = math.frexp(tally[s].top)
+    count, power = math.frexp(slots[s, slot].count)
+    width = n >> (top_power - power - (1 if top < count else 0))  # floor(log2(top / count)), exactly
     width = max(width, least, int(slots[s, slot].width))
     slots[s, slot].width = width
     return min(n, width)
 
 
-@compiled
-def _shortest_of(wait: Floats, s: int, floor: float, orders: Int32s, node: int, d: int) -> int:
+@inlined
+def _shortest_of(wait: Floats, s: int, floor: float, orders: Int16s, node: int, d: int) -> int:
     """The first of d workers with the shortest wait; no wait is shorter than `floor`."""
     worker = int(orders[node, 0])
     for j in range(1, d):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from skewless.errors import SettingError
 from skewless.simulate.cluster import Cluster
-from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled
+from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled, inlined
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -87,7 +87,7 @@ def candidate(key_hash: np.int32, i: int, workers: int, seed: int) -> int:
     return int(np.int64((x * np.uint64(workers)) >> np.uint64(32)))
 
 
-@compiled
+@inlined
 def least_loaded(loads: NDArray[Any], s: int, floor: NDArray[Any], place: Int64s, alive: Int32s) -> int:
     """The first worker with the smallest load at source s; floor[s] is then that load.
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skewless.simulate.compiled import Int32s, compiled
+from skewless.simulate.compiled import Int32s, compiled, inlined
 from skewless.simulate.schemes.scheme import sizes_to
 
 # A record for each slot of each source. `stamp` says when the count last grew: of equal counts, the one that grew first
@@ -80,7 +80,7 @@ def _offer_all(keys: Int32s, slot_of: Int32s, slots: Records, heap: Records, tal
         touch(slot_of, slots, heap, tally, 0, key)
 
 
-@compiled
+@inlined
 def touch(slot_of: Int32s, slots: Records, heap: Records, tally: Records, s: int, key: int) -> int:
     """Counts one tuple of the key at source s; the slot of the key."""
     slot = int(slot_of[key, s])

@@ -32,7 +32,7 @@ CHUNK = 1 << 18
 @click.option("--z", default=1.2, show_default=True)
 @click.option("--runs", default=5, show_default=True)
 @click.option("--json", "as_json", is_flag=True)
-def main(tuples: int, workers: int, sources: int, keys: int, z: float, runs: int, as_json: bool) -> None:
+def main(*, tuples: int, workers: int, sources: int, keys: int, z: float, runs: int, as_json: bool) -> None:
     stream, cluster = in_memory(zipf(tuples, keys, z)), Cluster(workers, sources)
     rows = []
     for spec in (*NAMES, *EXTRA):
@@ -41,7 +41,9 @@ def main(tuples: int, workers: int, sources: int, keys: int, z: float, runs: int
     if as_json:
         click.echo(json.dumps({"tuples": tuples, "workers": workers, "sources": sources, "keys": keys, "z": z, "rows": rows}))
         return
-    click.echo(f"{tuples:,} tuples, {keys:,} keys, z={z}, {sources} sources, {workers} workers: million tuples a second, one core")
+    click.echo(
+        f"{tuples:,} tuples, {keys:,} keys, z={z}, {sources} sources, {workers} workers: million tuples a second, one core"
+    )
     click.echo(f"{'scheme':24}{'routing':>10}{'measured':>10}")
     for row in rows:
         click.echo(f"{row['scheme']:24}{row['route']:>10.1f}{row['with_measures']:>10.1f}")

@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from skewless import policies
 from skewless.errors import SettingError
 from skewless.simulate import Change, Cluster, Result, from_array, make, simulate, zipf
 from skewless.simulate.catalogue import NAMES
 from skewless.simulate.generators import drifting_zipf, fluctuating
 from skewless.simulate.schemes.scheme import Scheme
 from skewless.simulate.streams import Numbered, Stream
-from skewless.simulate.tables import POLICIES
+from skewless.simulate.tables import POLICIES, TableScheme
 
 
 def all_keys(stream: Stream) -> np.ndarray:
@@ -159,6 +160,15 @@ def test_a_table_policy_levels_what_hashing_does_not_and_says_what_it_cost(polic
     assert level.costs.moved_state > 0
     assert 0 < level.costs.table_entries <= 3000
     assert level.costs.plans >= 1
+
+
+def test_each_policy_s_name_runs_that_policy() -> None:
+    for name in POLICIES:
+        scheme = make(f"{name}:interval=10", Cluster(4))
+        assert isinstance(scheme, TableScheme)
+        assert scheme.controller._policy is policies.get(name)
+    with pytest.raises(SettingError, match="no option 'policy'"):
+        make("mixed:policy=readj", Cluster(4))
 
 
 def test_table_policies_refuse_workers_that_join_or_leave() -> None:

@@ -54,12 +54,14 @@ def kind(spec: str) -> type[Scheme]:
 def make(spec: str, cluster: Cluster) -> Scheme:
     """A scheme from `name` or `name:option=value,option=value`."""
     scheme, options = kind(spec), _options(spec)
-    allowed = [name for name in inspect.signature(scheme.__init__).parameters if name not in ("self", "cluster")]
+    allowed = [name for name in inspect.signature(scheme.__init__).parameters if name not in ("self", "cluster", "policy")]
     for name in options:
         if name not in allowed:
             raise SettingError(
                 f"scheme {spec.partition(':')[0]!r} has no option {name!r}. It takes {', '.join(allowed) or 'none'}."
             )
+    if issubclass(scheme, TableScheme):
+        options["policy"] = spec.partition(":")[0]
     try:
         return cast(Callable[..., Scheme], scheme)(cluster, **options)
     except (TypeError, ValueError) as error:

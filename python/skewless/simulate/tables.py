@@ -37,7 +37,8 @@ class TableScheme(Scheme):
     `interval` is the tuples of a batch; `window` over how many batches a key's state goes back, 5 (Mixed paper, Table II);
     `max_imbalance` theta_max, 0.08, and `max_entries` A_max, 3,000 (both Table II); `tracked` how many keys a snapshot names, the
     rest being one remainder a worker; `patience` and `cooldown` (seconds) hold the controller back: by default it plans
-    after every interval, as the paper does.
+    after every interval, as the paper does. It weighs a swap's gain against its cost as if a level batch lasted
+    `batch_seconds`.
     """
 
     def __init__(
@@ -52,18 +53,20 @@ class TableScheme(Scheme):
         tracked: int = 100_000,
         patience: int = 1,
         cooldown: float = 0.0,
+        batch_seconds: float = 10.0,
     ) -> None:
         super().__init__(cluster)
         self.interval = int(number("interval", interval, 1, 1e18))
         self.tracked = int(number("tracked", tracked, 1, 1e18))
         self.service_seconds = cluster.service_seconds
         self.batch, self.done, self.moved, self.plans, self.plan_seconds = 0, 0, 0.0, 0, 0.0
+        level_cost = self.interval / float(np.sum(1 / self.service_seconds))
         self.controller = Controller(
             Table(cluster.workers),
             policy,
             limits=Limits(max_imbalance=max_imbalance, max_entries=max_entries),
-            pace=Pace(patience=patience, cooldown_seconds=cooldown),
-            clock=lambda: self.batch * self.interval * cluster.arrival_seconds,
+            pace=Pace(patience=patience, cooldown_seconds=cooldown, seconds_per_cost=batch_seconds / level_cost),
+            clock=lambda: self.batch * batch_seconds,
         )
         self.hash_of = np.zeros(0, dtype=np.int32)
         self.home = np.zeros(0, dtype=np.int32)

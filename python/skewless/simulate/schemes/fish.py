@@ -116,13 +116,13 @@ def _choose(
     seed: int,
 ) -> Int32s:
     out = np.empty(len(keys), dtype=np.int32)
-    n = len(alive)
+    n, due = len(alive), _first_after((ticks[1] + 1) * interval, arrival_seconds)
     for i in range(len(keys)):
         s = sources[i]
-        if ticks[0] * arrival_seconds > (ticks[1] + 1) * interval:
+        if ticks[0] + i >= due:
             ticks[1] += 1
             _drain(wait, floor, interval / len(wait))
-        ticks[0] += 1
+            due = _first_after((ticks[1] + 1) * interval, arrival_seconds)
         if tally[s].clock >= tally[s].due:
             tally[s].due += epoch
             _end_epoch(slots, heap, tally, s, least, alpha, theta, classes, n)
@@ -142,7 +142,19 @@ def _choose(
                     worker = other
         wait[s, worker] += service_seconds[worker]
         out[i] = worker
+    ticks[0] += len(keys)
     return out
+
+
+@compiled
+def _first_after(seconds: float, arrival_seconds: float) -> int:
+    """The number of the first tuple that arrives later than this."""
+    if seconds > 1e15 * arrival_seconds:
+        return 1 << 60
+    first = int(seconds / arrival_seconds) - 1
+    while not first * arrival_seconds > seconds:
+        first += 1
+    return first
 
 
 @compiled

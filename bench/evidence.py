@@ -16,8 +16,8 @@ import click
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import advise, fish, mixed, pkg  # noqa: E402
-from pages.page import Build, Page  # noqa: E402
+from pages import advise, fish, mixed, pkg
+from pages.page import Build, Page
 
 PAGES: dict[str, Build] = {"pkg": pkg.build, "fish": fish.build, "mixed": mixed.build, "advise": advise.build}
 

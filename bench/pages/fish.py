@@ -1,5 +1,7 @@
 """The page of the FISH paper: execution time and memory, alpha and theta, each part with and without, changing workers."""
 
+# ruff: noqa: E501, PLR0917 - prose
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from pages.page import Page, real, run_all
 
+from pages.page import Page, real, run_all
 from skewless.simulate import Change, Cluster, Result, drifting_zipf, in_memory
 from skewless.simulate.schemes.summary import SpaceSaving
 from skewless.simulate.streams import Numbered

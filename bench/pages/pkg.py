@@ -1,12 +1,14 @@
 """The page of the PKG paper: Table 2, what sources know (G, L, LP), time, skew z, choices d, skewed sources, two choices."""
 
+# ruff: noqa: E501 - prose
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-from pages.page import Page, real, run_all, share_of_hottest, short, zipf_with_share
 
+from pages.page import Page, real, run_all, share_of_hottest, short, zipf_with_share
 from skewless.simulate import Cluster, bursts, in_memory, lognormal_1, lognormal_2, make, simulate, zipf
 from skewless.simulate.streams import CHUNK, Numbered
 

@@ -25,7 +25,7 @@ from skewless.simulate.streams import Stream, from_array, in_memory
 
 OPERATORS = ("atomic", "mergeable")
 WORTH = 1.1  # a gain below this is not worth a change
-CLOSE = 1.05  # schemes within this factor of the best are as good: then less state wins
+CLOSE = 1.2  # among schemes within this factor of the fastest, the one with the least state wins
 
 # What Skewless can put to work, and what only shows how far one could get: these need the future or an entry for every key.
 MOVES = ("mixed", "min_table", "min_mig", "llfd", "simple", "readj")
@@ -151,7 +151,7 @@ def _words(plain: Result, best: Result, worth_it: bool) -> Iterator[str]:
 
 
 def _limit(operator: str, floor: float, hot: tuple[HotKey, ...]) -> Iterator[str]:
-    if operator == "atomic" and floor > CLOSE and hot:
+    if operator == "atomic" and floor > 1.05 and hot:
         yield (
             f"The key {hot[0].name!r} alone is {hot[0].fair_shares:.1f} workers' work: without splitting keys nothing can be "
             f"better than {floor:.2f}. If your operator can merge partial results, ask again with the operator 'mergeable'."

@@ -102,6 +102,8 @@ def hashes_of(values: NDArray[np.generic]) -> Int32s:
 
 def in_memory(stream: Stream) -> Numbered:
     """The same stream, read once and kept: for many schemes over one stream that fits."""
+    if isinstance(stream, Numbered):
+        return stream
     parts = list(stream.chunks())
     numbers = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
     names = np.array([stream.name_of(key) for key in range(len(stream.hashes))]) if not _named_by_number(stream) else None

@@ -72,9 +72,9 @@ def lesson(pairs: list[tuple[Advice, Advice]]) -> str:
         f"In {leave} of {len(pairs)} cases an atomic operator is best left alone: either hashing is nearly level, or one key is so hot that "
         f"moving others gains less than a tenth. In {bound} cases the hottest key of a batch alone is more than a worker's fair share, and "
         f"no table can do better than the bound; where a table is worth it ({len(near)} cases) it brings {min(near):.2f} to {max(near):.2f} "
-        "times the bound, the more the faster the keys drift from one batch to the next. An operator that can merge gains "
+        "times the bound. An operator that can merge gains "
         f"{gains[0]:.1f} to {gains[-1]:.1f} times in {len(split)} cases, for {state[0]:.2f} to {state[-1]:.2f} times the state, half of them "
         f"for at most {state[(len(state) - 1) // 2]:.2f} times. So the first question is not which scheme but how many fair shares the hottest key has: "
-        "above one, only a mergeable operator helps; below, moving keys does much of it. Batches here are small (a fiftieth of the rows, "
+        "above one, only a mergeable operator can come near level; below, moving keys does much of it. Batches here are small (a fiftieth of the rows, "
         "10,000 at most: 78 a worker at 128 workers), and small batches are never level by hashing; larger ones are more so."
     )

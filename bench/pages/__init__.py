@@ -1,0 +1,1 @@
+"""The evidence pages, one module a page; `bench/evidence.py` makes them."""

@@ -1,0 +1,85 @@
+"""Curves and bars of results, with matplotlib.
+
+Apart from the terminal because matplotlib is an extra that only pictures need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from skewless.errors import SettingError
+from skewless.simulate.simulator import Result
+
+Points = Sequence[tuple[float, float]]
+COLOURS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#777777", "#000000", "#EE8866", "#99DDFF")
+MARKERS = "os^Dv*Pxd+"
+
+
+def panels(
+    path: str | Path,
+    curves: Mapping[str, Mapping[str, Points]],
+    x: str,
+    y: str,
+    *,
+    log_x: bool = False,
+    log_y: bool = False,
+    title: str = "",
+) -> None:
+    """One panel for each name in `curves`, side by side, the same colours in all; written as the path's ending says."""
+    plt, plain_numbers = _pyplot()
+    names = list(dict.fromkeys(name for panel in curves.values() for name in panel))
+    figure, axes = plt.subplots(1, len(curves), figsize=(1.2 + 3.1 * len(curves), 3.2), sharey=True, squeeze=False)
+    for axis, (panel, lines) in zip(axes[0], curves.items(), strict=True):
+        for name, points in lines.items():
+            i = names.index(name)
+            marker = MARKERS[i % len(MARKERS)] if len(points) <= 25 else None
+            axis.plot(
+                *zip(*points, strict=True), label=name, color=COLOURS[i % len(COLOURS)], marker=marker, markersize=4, lw=1.3
+            )
+        axis.set_title(panel, fontsize=9)
+        axis.set_xlabel(x, fontsize=9)
+        axis.grid(alpha=0.3)
+        axis.tick_params(labelsize=8)
+        if log_x:
+            axis.set_xscale("log", base=2)
+            axis.xaxis.set_major_formatter(plain_numbers())
+        if log_y:
+            axis.set_yscale("log")
+    axes[0][0].set_ylabel(y, fontsize=9)
+    figure.suptitle(title, fontsize=10)
+    _finish(figure, axes, names, path)
+    plt.close(figure)
+
+
+def _finish(figure: Any, axes: Any, names: Sequence[str], path: str | Path) -> None:
+    handles = {label: line for axis in axes[0] for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend([handles[n] for n in names], names, loc="lower center", ncol=min(len(names), 6), fontsize=8, frameon=False)
+    rows = -(-len(names) // 6)
+    figure.tight_layout(rect=(0, 0.07 * rows, 1, 1))
+    figure.savefig(path, dpi=110, metadata={"Date": None} if str(path).endswith(".svg") else None)
+
+
+def imbalance_over_time(path: str | Path, results: Sequence[Result]) -> None:
+    """I(t) of each scheme as a share of the tuples so far: what `skewless simulate --plot` draws."""
+    curves = {result.scheme: [(t, max(i / t, 1e-9)) for t, i in result.points if t] for result in results}
+    present = {name: points for name, points in curves.items() if points}
+    if not present:
+        raise SettingError("there is nothing to plot: the stream is empty.")
+    first = results[0]
+    panel = f"{first.stream}, {first.workers} workers"
+    panels(path, {panel: present}, "tuples", "imbalance I(t) / t", log_y=True)
+
+
+def _pyplot() -> tuple[Any, Any]:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise SettingError("Plots need matplotlib, which is missing. Install skewless[report].") from error
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "skewless"
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import ScalarFormatter
+
+    return plt, ScalarFormatter

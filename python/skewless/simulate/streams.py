@@ -1,0 +1,142 @@
+"""Where the keys come from: one interface for arrays, files and generators, a chunk at a time.
+
+Apart from the generators and the file reader because the simulator needs to know only this: keys are numbered from 0 in
+order of appearance or of rank, and each number has a hash (Spark's) and a name. A stream can be read again and is then the
+same; what is kept grows with the number of keys, not of tuples.
+
+>>> stream = from_array(["a", "b", "a"])
+>>> [chunk.tolist() for chunk in stream.chunks()], stream.name_of(1)
+([[0, 1, 0]], 'b')
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skewless.errors import ColumnError, SettingError
+from skewless.simulate import keyhash
+from skewless.simulate.compiled import Int32s, Int64s
+
+CHUNK = 1 << 18
+
+
+class Stream(ABC):
+    """A sequence of keys."""
+
+    label: str = "stream"
+    tuples: int = 0  # how many, as far as known
+
+    @abstractmethod
+    def chunks(self) -> Iterator[Int32s]:
+        """The keys' numbers, in order, some at a time."""
+
+    @property
+    @abstractmethod
+    def hashes(self) -> Int32s:
+        """The hash of each key number given out so far."""
+
+    def name_of(self, key: int) -> str:
+        """What the key is called."""
+        return str(key)
+
+    def counts(self) -> Int64s:
+        """How often each key comes; reads the whole stream once."""
+        total = np.zeros(0, dtype=np.int64)
+        for chunk in self.chunks():
+            counts = np.bincount(chunk, minlength=len(total))
+            counts[: len(total)] += total
+            total = counts
+        return total
+
+
+class Numbered(Stream):
+    """A stream that is already numbered and in memory, with the hash and the name of each number."""
+
+    def __init__(self, numbers: Int32s, hashes: Int32s, names: NDArray[np.generic] | None = None, label: str = "array") -> None:
+        self.numbers, self._hashes, self.names, self.label = numbers, hashes, names, label
+        self.tuples = len(numbers)
+
+    def chunks(self) -> Iterator[Int32s]:
+        for first in range(0, len(self.numbers), CHUNK):
+            yield self.numbers[first : first + CHUNK]
+
+    @property
+    def hashes(self) -> Int32s:
+        return self._hashes
+
+    def name_of(self, key: int) -> str:
+        return str(key if self.names is None else self.names[key])
+
+
+def from_array(keys: ArrayLike, label: str = "array") -> Numbered:
+    """A stream of the array's values: integers, texts or floats, numbered in order of value's first appearance."""
+    values = np.asarray(keys).ravel()
+    if values.dtype.kind == "O":
+        if any(value is None for value in values):
+            raise ColumnError("the keys hold missing values. Drop them, or give them a value of their own.")
+        values = values.astype(str)
+    names, first, numbers = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return Numbered(rank[numbers], hashes_of(names[order]), names[order], label)
+
+
+def hashes_of(values: NDArray[np.generic]) -> Int32s:
+    """Spark's hash of a column's values, by their type."""
+    kind = values.dtype.kind
+    if kind in "biu":
+        return keyhash.of_int32s(values) if values.dtype.itemsize <= 4 and kind != "u" else keyhash.of_int64s(values)
+    if kind == "f":
+        if np.isnan(values).any():
+            raise ColumnError("the keys hold NaN. Drop them, or give them a value of their own.")
+        return keyhash.of_doubles(values)
+    if kind in "US":
+        return keyhash.of_texts(values.tolist())
+    raise ColumnError(f"keys of type {values.dtype} cannot be hashed here. Give integers, texts or floats.")
+
+
+def in_memory(stream: Stream) -> Numbered:
+    """The same stream, read once and kept: for many schemes over one stream that fits."""
+    if isinstance(stream, Numbered):
+        return stream
+    parts = list(stream.chunks())
+    numbers = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
+    names = np.array([stream.name_of(key) for key in range(len(stream.hashes))]) if not _named_by_number(stream) else None
+    return Numbered(numbers, stream.hashes, names, stream.label)
+
+
+def _named_by_number(stream: Stream) -> bool:
+    return type(stream).name_of is Stream.name_of
+
+
+def first_tuples(stream: Stream, tuples: int) -> Stream:
+    """The stream's beginning."""
+    if tuples < 0:
+        raise SettingError(f"{tuples} tuples: give 0 or more.")
+    return _Cut(stream, tuples)
+
+
+class _Cut(Stream):
+    def __init__(self, stream: Stream, tuples: int) -> None:
+        self.stream, self.limit, self.label = stream, tuples, stream.label
+        self.tuples = min(tuples, stream.tuples)
+
+    def chunks(self) -> Iterator[Int32s]:
+        left = self.limit
+        for chunk in self.stream.chunks():
+            if left <= 0:
+                return
+            yield chunk[:left]
+            left -= len(chunk)
+
+    @property
+    def hashes(self) -> Int32s:
+        return self.stream.hashes
+
+    def name_of(self, key: int) -> str:
+        return self.stream.name_of(key)

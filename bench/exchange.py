@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import psutil
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -37,26 +38,25 @@ def main() -> None:
     for keys, column in (("uniform", _uniform()), ("skewed", _skewed())):
         rows = spark.range(0, args.rows, 1, 4).select(column.alias("k"), F.col("id").alias("v"))
         variants = _variants(rows, args.partitions)
-        _print(keys, _measure(variants, args.rounds, lambda: _cpu_seconds(spark)))
+        _print(keys, _measure(variants, args.rounds, _cpu_seconds))
     spark.stop()
 
 
-def _variants(rows: DataFrame, partitions: int) -> dict[str, Callable[[], DataFrame]]:
+def _variants(rows: DataFrame, partitions: int) -> dict[str, DataFrame]:
     hashes = [r.h for r in rows.limit(200_000).select(skewless.key_hash("k").alias("h")).distinct().limit(50_000).collect()]
     rng = np.random.default_rng(7)
     far = np.setdiff1d(rng.integers(-(1 << 31), 1 << 31, 120_000), hashes)  # entries that no row meets, to fill up the table
     filled = np.concatenate([np.array(hashes, dtype=np.int64), far])[:50_000]
-    variants: dict[str, Callable[[], DataFrame]] = {"Spark's own": lambda: rows.repartition(partitions, "k")}
-    variants["Spark's own again"] = lambda: rows.repartition(partitions, "k")
+    variants = {name: rows.repartition(partitions, "k") for name in ("Spark's own", "Spark's own again")}
     for entries in (0, 3_000, 50_000):
         targets = rng.integers(0, partitions, entries)
         table = skewless.Table.of_moves(partitions, filled[:entries], targets)
-        variants[f"routed, {entries:,} entries"] = lambda t=table: skewless.repartition(rows, partitions, "k", table=t)
+        variants[f"routed, {entries:,} entries"] = skewless.repartition(rows, partitions, "k", table=table)
     return variants
 
 
 def _measure(
-    variants: dict[str, Callable[[], DataFrame]], rounds: int, cpu_seconds: Callable[[], float]
+    variants: dict[str, DataFrame], rounds: int, cpu_seconds: Callable[[], float]
 ) -> dict[str, list[tuple[float, float]]]:
     """(wall seconds, CPU seconds) of each round after two to warm up."""
     names = list(variants)
@@ -64,7 +64,7 @@ def _measure(
     for turn in range(rounds + 2):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             started, cpu = time.perf_counter(), cpu_seconds()
-            variants[name]().write.format("noop").mode("overwrite").save()
+            variants[name].write.format("noop").mode("overwrite").save()
             if turn >= 2:
                 taken[name].append((time.perf_counter() - started, cpu_seconds() - cpu))
         print(f"  round {turn - 1} of {rounds}" if turn >= 2 else "  warm-up", end="\r", flush=True)
@@ -84,9 +84,10 @@ def _spread(ratios: list[float]) -> str:
     return f"{statistics.median(ratios):.3f} [{low:.3f} - {high:.3f}]"
 
 
-def _cpu_seconds(spark: SparkSession) -> float:
-    management = spark._jvm.java.lang.management.ManagementFactory
-    return float(management.getOperatingSystemMXBean().getProcessCpuTime()) / 1e9
+def _cpu_seconds() -> float:
+    """What the JVM, our only child, has used so far."""
+    spent = [process.cpu_times() for process in psutil.Process().children(recursive=True)]
+    return sum(one.user + one.system for one in spent)
 
 
 def _uniform() -> Column:

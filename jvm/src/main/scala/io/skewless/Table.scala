@@ -6,8 +6,7 @@ import java.util.Arrays
  * The routing table: key hash -> one partition (a move) or several (a split); a hash without an entry goes to hash mod n.
  *
  * Immutable; travels inside plans and tasks. Its bytes are those of `table.py` (`TableCodec`), held together by the vectors in
- * `tests/vectors/`. The arrays are sorted by hash, which makes equal tables equal to the byte; the probe works on `slots`, an
- * open-addressed copy that each JVM builds on first use.
+ * `tests/vectors/`. The arrays are sorted by hash, which makes equal tables equal to the byte; rows are looked up in `probe`.
  *
  * @param splitOffsets `splitTargets(splitOffsets(i) until splitOffsets(i + 1))` are the targets of `splitHashes(i)`
  */
@@ -20,31 +19,18 @@ final class Table private (
     private[skewless] val splitOffsets: Array[Int],
     private[skewless] val splitTargets: Array[Int]
 ) extends Serializable {
-  import Table._
+  import Probe.{Absent, SplitBase}
+  import Table.{create, slot}
 
   def size: Int = moveHashes.length + splitHashes.length
   def isEmpty: Boolean = size == 0
   def hasSplits: Boolean = splitHashes.length > 0
 
-  /** (hash, code) pairs: a hash's home is its top bits after a multiplication, collisions go to the next pair. */
-  @transient private lazy val slots: Array[Int] = buildSlots()
-  @transient private lazy val shift: Int = Integer.numberOfLeadingZeros(slots.length / 2 - 1)
+  /** What each JVM builds on first use, and a task takes once: reading a lazy value for every row would cost. */
+  @transient lazy val probe: Probe = Probe(moveHashes, moveTargets, splitHashes)
 
-  /**
-   * What the table says of a key hash: a target (>= 0), `Absent`, or a split as `SplitBase - index`. Called for every row by the
-   * generated code of `Route`; allocates nothing.
-   */
-  def find(hash: Int): Int = {
-    val pairs = slots
-    val mask = pairs.length - 1
-    var at = (hash * Scatter >>> shift) << 1
-    while (true) {
-      val code = pairs(at + 1)
-      if (code == Absent || pairs(at) == hash) return code
-      at = (at + 2) & mask
-    }
-    Absent
-  }
+  /** What the table says of a key hash; see `Probe.find`. */
+  def find(hash: Int): Int = probe.find(hash)
 
   /** The partition of a row of a split key; `code` is what `find` gave. See `slot` for the choice. */
   def spread(code: Int, hash: Int, mapPartition: Int, mappers: Int, content: Int, byContent: Boolean): Int = {
@@ -93,27 +79,11 @@ final class Table private (
 
   override def toString: String =
     s"Table(partitions=$partitions, epoch=$epoch, moves=${moveHashes.length}, splits=${splitHashes.length})"
-
-  private def buildSlots(): Array[Int] = {
-    val pairs = Array.fill(2 * Math.max(2, Integer.highestOneBit(Math.max(1, 2 * size - 1)) * 2))(Absent)
-    val leading = Integer.numberOfLeadingZeros(pairs.length / 2 - 1)
-    def put(hash: Int, code: Int): Unit = {
-      var at = (hash * Scatter >>> leading) << 1
-      while (pairs(at + 1) != Absent) at = (at + 2) & (pairs.length - 1)
-      pairs(at) = hash
-      pairs(at + 1) = code
-    }
-    moveHashes.indices.foreach(i => put(moveHashes(i), moveTargets(i)))
-    splitHashes.indices.foreach(i => put(splitHashes(i), SplitBase - i))
-    pairs
-  }
 }
 
 object Table {
-  val Absent: Int = -1
-  val SplitBase: Int = -2
   val MaxPartitions: Int = 1 << 24
-  private val Scatter = 0x9e3779b9
+  private val Scatter = Probe.Scatter
 
   def empty(partitions: Int): Table = Table(partitions, Map.empty[Int, Seq[Int]])
 

@@ -98,9 +98,9 @@ class TableSuite extends AnyFunSuite {
     hashes.foreach { hash =>
       val expected = entries.getOrElse(hash, Seq(Math.floorMod(hash, table.partitions)))
       val code = table.find(hash)
-      if (!entries.contains(hash)) assert(code == Table.Absent, hash)
+      if (!entries.contains(hash)) assert(code == Probe.Absent, hash)
       else if (expected.length == 1) assert(code == expected.head, hash)
-      else assert(code <= Table.SplitBase, hash)
+      else assert(code <= Probe.SplitBase, hash)
       assert(table.targets(hash).toSeq == expected, hash)
       if (expected.length == 1) assert(table.route(hash) == expected.head, hash)
     }

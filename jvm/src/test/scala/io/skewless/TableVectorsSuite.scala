@@ -35,7 +35,7 @@ class TableVectorsSuite extends AnyFunSuite {
     for ((vector, table) <- vectors.tables.zip(tables); row <- vector.routes) {
       val code = table.find(row.hash)
       val target =
-        if (code > Table.SplitBase) table.route(row.hash)
+        if (code > Probe.SplitBase) table.route(row.hash)
         else table.spread(code, row.hash, row.mapPartition, row.mappers, row.content.getOrElse(0), row.content.isDefined)
       assert(target == row.target, row)
     }
@@ -44,7 +44,7 @@ class TableVectorsSuite extends AnyFunSuite {
   test("the recorded rows reach both choices of a split key") {
     val split = for {
       (vector, table) <- vectors.tables.zip(tables)
-      row <- vector.routes if table.find(row.hash) <= Table.SplitBase
+      row <- vector.routes if table.find(row.hash) <= Probe.SplitBase
     } yield (row.content.isDefined, row.mappers >= table.targets(row.hash).length)
     assert(split.toSet == Set((true, true), (true, false), (false, true), (false, false)))
   }

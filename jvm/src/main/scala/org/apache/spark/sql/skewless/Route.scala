@@ -1,7 +1,7 @@
 // In Spark's package because expressions generate code through Catalyst's private API.
 package org.apache.spark.sql.skewless
 
-import io.skewless.{SkewlessException, Table}
+import io.skewless.{Probe, SkewlessException, Table}
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Expression, Literal}
@@ -27,7 +27,7 @@ private[skewless] case class Route(hash: Expression, content: Expression, router
     val keyHash = hash.eval(row).asInstanceOf[Int]
     val code = router.find(keyHash)
     if (code >= 0) code
-    else if (code == Table.Absent) Math.floorMod(keyHash, router.partitions)
+    else if (code == Probe.Absent) Math.floorMod(keyHash, router.partitions)
     else router.spread(code, keyHash, content.eval(row).asInstanceOf[Int])
   }
 
@@ -39,7 +39,7 @@ private[skewless] case class Route(hash: Expression, content: Expression, router
     val code = code"""
       ${keyHash.code}
       ${CodeGenerator.javaType(IntegerType)} ${ev.value} = $routerRef.find(${keyHash.value});
-      if (${ev.value} == ${Table.Absent}) {
+      if (${ev.value} == ${Probe.Absent}) {
         ${ev.value} = ${keyHash.value} % $n;
         if (${ev.value} < 0) ${ev.value} += $n;
       } else if (${ev.value} < 0) {
@@ -64,9 +64,10 @@ private[skewless] object Route {
 }
 
 /** A table together with the mapper that asks it; lives in one map task and is called for each of its rows. */
-final class Router(table: Table, mapPartition: Int, mappers: Int, byContent: Boolean) extends Serializable {
+final class Router(table: Table, mapPartition: Int, mappers: Int, byContent: Boolean) {
   val partitions: Int = table.partitions
-  def find(hash: Int): Int = table.find(hash)
+  private val probe = table.probe
+  def find(hash: Int): Int = probe.find(hash)
   def spread(code: Int, hash: Int, content: Int): Int = table.spread(code, hash, mapPartition, mappers, content, byContent)
 }
 

@@ -49,6 +49,8 @@ format: $(VENV)/ready ## rewrites the sources in the house's format
 bench: $(VENV)/ready $(JAR)  ## ratios against plain Spark, measured in one run, and the probe's cost by JMH
 	$(BIN)/python bench/exchange.py
 	$(BIN)/python bench/publish.py
+	$(BIN)/python bench/policies.py
+	$(BIN)/python bench/simulate.py
 	build/sbt 'benchJvm/Jmh/run -rf text'
 
 docs: tools           ## the generated pages

@@ -107,3 +107,15 @@ def test_the_listener_ties_rows_to_partitions(spark: SparkSession, balancer: ske
     assert loads.rows.tolist() == expected
     assert (loads.bytes[loads.rows > 0] > 0).all()
     assert (loads.run_ms >= 0).all()
+
+
+def test_advice_from_a_dataframe_names_the_hot_key_and_what_would_help(spark: SparkSession) -> None:
+    df = spark.range(20_000).selectExpr("if(id % 4 = 0, 'hot', concat('k', id % 997)) as k", "id as v")
+    advice = skewless.advise(df, "k", workers=8, operator="mergeable")
+    assert advice.hot[0].name == "hot"
+    assert abs(advice.hot[0].share - 0.25) < 1e-9
+    assert "hot" in str(advice)
+    with pytest.raises(ColumnError, match="nope"):
+        skewless.advise(df, "nope", workers=8)
+    with pytest.raises(SettingError):
+        skewless.advise(df, "k", workers=0)

@@ -1,7 +1,5 @@
 """Each scheme once more, in the fewest lines of plain Python: what the compiled loops are compared with."""
 
-# ruff: noqa: PLR0917
-
 from __future__ import annotations
 
 import math

@@ -1,6 +1,6 @@
 """The page of the FISH paper: execution time and memory, alpha and theta, each part with and without, changing workers."""
 
-# ruff: noqa: E501, PLR0917 - prose
+# ruff: noqa: E501 - prose
 
 from __future__ import annotations
 

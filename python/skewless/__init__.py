@@ -11,6 +11,7 @@ from skewless.table import Change, Table, compose, diff
 
 if TYPE_CHECKING:
     from skewless.balancer import Balancer, BatchLoads, Swap, balance
+    from skewless.operators.advise import advise
     from skewless.operators.partitioner import RoutedPartitioner, rdd_key_hash
     from skewless.operators.repartition import key_hash, repartition
     from skewless.session import configure
@@ -20,6 +21,7 @@ _LAZY = {
     "BatchLoads": "skewless.balancer",
     "Swap": "skewless.balancer",
     "balance": "skewless.balancer",
+    "advise": "skewless.operators.advise",
     "RoutedPartitioner": "skewless.operators.partitioner",
     "key_hash": "skewless.operators.repartition",
     "rdd_key_hash": "skewless.operators.partitioner",
@@ -34,6 +36,7 @@ __all__ = [
     "RoutedPartitioner",
     "Swap",
     "Table",
+    "advise",
     "balance",
     "compose",
     "configure",

@@ -9,6 +9,7 @@ import click
 
 from skewless.errors import SessionError, SkewlessError
 from skewless.jar import jar_path
+from skewless.simulate.commands import advise_command, simulate_command
 
 
 def _version() -> str:
@@ -38,6 +39,10 @@ def demo() -> None:
     except ModuleNotFoundError as error:
         raise SessionError(f"the demo needs {error.name}: pip install 'skewless[spark]'.") from error
     run(click.echo)
+
+
+cli.add_command(simulate_command)
+cli.add_command(advise_command)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ def repartition(df: DataFrame, partitions: int, *columns: str | Column, table: T
     if table is not None and not isinstance(table, Table):
         raise TableError(f"table is a {type(table).__name__}; it takes a skewless.Table.")
     gateway = Gateway(df.sparkSession)
-    return gateway.repartition(df, partitions, _columns(columns), None if table is None else table.encode())
+    return gateway.repartition(df, partitions, key_columns(columns), None if table is None else table.encode())
 
 
 def key_hash(*columns: str | Column, spark: SparkSession | None = None) -> Column:
@@ -32,10 +32,11 @@ def key_hash(*columns: str | Column, spark: SparkSession | None = None) -> Colum
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise SettingError("there is no active Spark session. Start one, or pass spark=.")
-    return Gateway(session).key_hash(_columns(columns))
+    return Gateway(session).key_hash(key_columns(columns))
 
 
-def _columns(columns: tuple[str | Column, ...]) -> list[Column]:
+def key_columns(columns: tuple[str | Column, ...]) -> list[Column]:
+    """Names and Columns as Columns; anything else is a ColumnError."""
     if not columns:
         raise ColumnError('no key column was given. Name at least one: repartition(df, 8, "key").')
     for column in columns:

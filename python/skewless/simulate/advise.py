@@ -69,6 +69,11 @@ class Advice:
             del result["points"]
         return fields
 
+    def __str__(self) -> str:
+        from skewless.simulate.terminal import advice_text
+
+        return advice_text(self)
+
 
 def advise(
     keys: ArrayLike | Stream, workers: int, operator: str = "atomic", sources: int = 8, progress: Progress | None = None

@@ -90,7 +90,7 @@ def _close_batch(sums: Floats, batch_loads: Int64s, alive: Int32s, service_secon
 
 
 @compiled
-def _measure(  # noqa: PLR0917 - a compiled loop takes arrays one by one
+def _measure(
     keys: Int32s,
     workers: Int32s,
     alive: Int32s,

@@ -5,8 +5,6 @@ source knows of the loads is the second idea (sections 3.2 and 6.2, Q2): everyth
 (`local`, L: the paper's choice and the default), or its own plus the truth from time to time (`probed`, LP).
 """
 
-# ruff: noqa: PLR0917 - a compiled loop takes arrays one by one, not objects that hold them
-
 from __future__ import annotations
 
 import numpy as np

@@ -11,8 +11,6 @@ tests only h = 1 and the whole head, and does not multiply the slack by b (so th
 20 workers and z = 1.4, for example).
 """
 
-# ruff: noqa: PLR0917 - a compiled loop takes arrays one by one, not objects that hold them
-
 from __future__ import annotations
 
 import math

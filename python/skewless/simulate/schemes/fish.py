@@ -12,8 +12,6 @@ keys) where that is more, taken once an epoch. Line 18 and formula (1) together 
 source sees only its own tuples, so it grants a worker only its own part, T / sources, of the time.
 """
 
-# ruff: noqa: PLR0917 - a compiled loop takes arrays one by one, not objects that hold them
-
 from __future__ import annotations
 
 import math

@@ -4,8 +4,6 @@ PKG paper, section 6.2 (Q1). Both keep one state per key, and both need what mak
 agree on one table with an entry for every key, and know the load of every worker.
 """
 
-# ruff: noqa: PLR0917 - a compiled loop takes arrays one by one, not objects that hold them
-
 from __future__ import annotations
 
 from typing import ClassVar

@@ -13,8 +13,6 @@ put right when its top is wanted, so that hot keys cost nothing. Where the count
 by key number, not in a hash table of `capacity` entries as a source would have it: this is a simulator.
 """
 
-# ruff: noqa: PLR0917 - a compiled loop takes arrays one by one, not objects that hold them
-
 from __future__ import annotations
 
 from typing import Any

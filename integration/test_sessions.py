@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
@@ -193,3 +195,18 @@ print("SOCKETS", json.dumps(len(listening)))
         counts[name] = json.loads(out.split("SOCKETS", 1)[1])
     assert counts["plain"] > 0
     assert counts["skewless"] <= counts["plain"]
+
+
+def test_the_command_advise_reads_a_table(tmp_path: Path) -> None:
+    keys = pa.table({"user": ["hot" if i % 4 == 0 else f"u{i % 997}" for i in range(8000)]})
+    (tmp_path / "events").mkdir()
+    pq.write_table(keys, tmp_path / "events" / "part.parquet")
+    command = [sys.executable, "-m", "skewless", "advise", "--key", "user", "--workers", "8", "--json"]
+    done = subprocess.run([*command, f"parquet.`{tmp_path}/events`"], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    advice = json.loads(done.stdout.splitlines()[-1])
+    assert advice["hot"][0]["name"] == "hot"
+    assert advice["tuples"] == 8000
+    missing = subprocess.run([*command, "no_such_table"], capture_output=True, text=True, check=False, timeout=300)
+    assert missing.returncode != 0
+    assert "neither a file nor a table" in missing.stderr

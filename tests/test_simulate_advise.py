@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from skewless.commands import advise_command, simulate_command
 from skewless.errors import SettingError
 from skewless.simulate import zipf
 from skewless.simulate.advise import REFERENCES, advise, runs_of
 from skewless.simulate.catalogue import kind
-from skewless.simulate.commands import advise_command, simulate_command
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from skewless.commands import advise_command, simulate_command
 from skewless.errors import SessionError, SkewlessError
 from skewless.jar import jar_path
-from skewless.simulate.commands import advise_command, simulate_command
 
 
 def _version() -> str:

@@ -15,6 +15,7 @@ from skewless.operators.repartition import key_columns
 
 if TYPE_CHECKING:
     from skewless.simulate.advise import Advice
+    from skewless.simulate.streams import Stream
 
 
 def advise(df: DataFrame, *columns: str | Column, workers: int, operator: str = "atomic", rows: int = 1_000_000) -> Advice:
@@ -24,6 +25,12 @@ def advise(df: DataFrame, *columns: str | Column, workers: int, operator: str = 
         print(skewless.advise(spark.table("events").orderBy("time"), "user", workers=32))
     """
     from skewless.simulate.advise import advise as advise_keys
+
+    return advise_keys(key_stream(df, *columns, rows=rows), workers, operator)
+
+
+def key_stream(df: DataFrame, *columns: str | Column, rows: int = 1_000_000, label: str = "DataFrame") -> Stream:
+    """The keys of a DataFrame as a stream for the simulator, hashed by Spark."""
     from skewless.simulate.streams import Numbered
 
     if df.isStreaming:
@@ -32,7 +39,7 @@ def advise(df: DataFrame, *columns: str | Column, workers: int, operator: str = 
         raise SettingError(f"rows is {rows}; at least one row is needed.")
     hashes, names = _keys(df, key_columns(columns), rows)
     found, first, numbers = np.unique(hashes, return_index=True, return_inverse=True)
-    return advise_keys(Numbered(numbers.astype(np.int32), found.astype(np.int32), names[first], "DataFrame"), workers, operator)
+    return Numbered(numbers.astype(np.int32), found.astype(np.int32), names[first], label)
 
 
 def _keys(df: DataFrame, keys: list[Column], rows: int) -> tuple[Any, Any]:

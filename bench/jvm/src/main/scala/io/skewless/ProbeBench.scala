@@ -21,7 +21,7 @@ class ProbeBench {
   var entries: Int = _
 
   private val Rows = 1 << 16
-  private var table: Table = _
+  private var probe: Probe = _
   private var rows: Array[Int] = _
   private var hot: Array[Int] = _
   private var at = 0
@@ -29,7 +29,7 @@ class ProbeBench {
   @Setup def setUp(): Unit = {
     val random = new Random(7)
     val hashes = Iterator.continually(random.nextInt()).distinct.take(entries).toArray
-    table = Table(64, hashes.map(h => h -> Seq(random.nextInt(64))).toMap)
+    probe = Table(64, hashes.map(h => h -> Seq(random.nextInt(64))).toMap).probe
     rows = Array.fill(Rows)(random.nextInt())
     hot = if (entries == 0) rows else Array.fill(Rows)(hashes(random.nextInt(entries)))
   }
@@ -37,6 +37,11 @@ class ProbeBench {
   private def next(): Int = { at = (at + 1) & (Rows - 1); at }
 
   @Benchmark def plain(): Int = Math.floorMod(rows(next()), 64)
-  @Benchmark def cold(): Int = table.route(rows(next()))
-  @Benchmark def hits(): Int = table.route(hot(next()))
+  @Benchmark def cold(): Int = route(rows(next()))
+  @Benchmark def hits(): Int = route(hot(next()))
+
+  private def route(hash: Int): Int = {
+    val code = probe.find(hash)
+    if (code >= 0) code else Math.floorMod(hash, 64)
+  }
 }

@@ -69,7 +69,7 @@ def simulate_command(schemes: tuple[str, ...], as_json: bool, plot: Path | None,
 
 
 @click.command("advise")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("source", metavar="FILE|TABLE")
 @click.option("--key", "column", required=True, help="The column that holds the key.")
 @click.option("--workers", required=True, type=int, help="Shuffle partitions, or task slots if fewer.")
 @click.option("--operator", type=click.Choice(["atomic", "mergeable"]), default="atomic", show_default=True,
@@ -77,15 +77,35 @@ def simulate_command(schemes: tuple[str, ...], as_json: bool, plot: Path | None,
 @click.option("--sources", default=8, show_default=True, help="Map tasks.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @plain_errors
-def advise_command(file: Path, column: str, workers: int, *, operator: str, sources: int, as_json: bool) -> None:
-    """Replay the keys of a parquet FILE through every allowed scheme and recommend one."""
+def advise_command(source: str, column: str, workers: int, *, operator: str, sources: int, as_json: bool) -> None:
+    """Replay the keys of a parquet FILE, or of a TABLE that Spark knows, through every allowed scheme and recommend one."""
     from skewless.simulate import advise, terminal
     from skewless.simulate.parquet import ParquetStream
 
-    stream = ParquetStream(file, column)
+    is_file = Path(source).exists() or source.endswith(".parquet")
+    stream = ParquetStream(Path(source), column) if is_file else _table(source, column)
     with _progress(stream.tuples * advise.runs_of(operator)) as progress:
         advice = advise.advise(stream, workers, operator, sources, progress)
     click.echo(json.dumps(advice.as_dict()) if as_json else terminal.advice_text(advice))
+
+
+def _table(name: str, column: str) -> Any:
+    """The first million keys of a table, through a Spark session with this machine's own Spark settings."""
+    try:
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise SettingError(f"{name} is not a file, and reading a table needs Spark: pip install 'skewless[spark]'.") from error
+    from skewless.operators.advise import key_stream
+    from skewless.session import configure
+
+    spark = configure(SparkSession.builder.config("spark.ui.enabled", "false")).getOrCreate()
+    try:
+        return key_stream(spark.table(name), column, label=name)
+    except AnalysisException as error:
+        raise SettingError(f"{name} is neither a file nor a table that Spark can read: {error}") from error
+    finally:
+        spark.stop()
 
 
 def _cluster(options: dict[str, Any]) -> Any:

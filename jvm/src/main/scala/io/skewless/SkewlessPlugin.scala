@@ -4,6 +4,7 @@ import java.util.{Collections, Map => JMap}
 
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
+import org.apache.spark.sql.skewless.SharedTable
 
 /** `spark.plugins`: the driver's part checks settings and listens to tasks; the executors' part checks that they run the same jar. */
 class SkewlessPlugin extends SparkPlugin {
@@ -24,7 +25,10 @@ final class SkewlessDriver extends DriverPlugin {
     Collections.singletonMap(SkewlessExecutor.VersionKey, SparkLine.JarVersion)
   }
 
-  override def shutdown(): Unit = SkewlessPlugin.running = None
+  override def shutdown(): Unit = {
+    SkewlessPlugin.running = None
+    SharedTable.forget()
+  }
 }
 
 final class SkewlessExecutor extends ExecutorPlugin {

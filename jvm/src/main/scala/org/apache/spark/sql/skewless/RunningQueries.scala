@@ -68,7 +68,6 @@ object RunningQueries extends Logging {
 private[skewless] final class QueryTables(val execution: StreamExecution) extends Logging {
   private val pinLog = new PinLog(new Path(execution.resolvedCheckpointRoot), execution.id, execution.sparkSession)
   private var lastPlanned = -1L
-  private var shared: SharedTable = _
   private var routedPartitions: Set[Int] = execution.analyzedPlan.collect { case node: RoutedRepartition => node.n }.toSet
 
   def planned(batchId: Long, n: Int): Routed = synchronized {
@@ -80,14 +79,11 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
           s"query ${execution.id}: the table of epoch ${table.epoch} is for ${table.partitions} partitions, an exchange of $n is " +
             "hashed plainly"
         )
-      Routed(table.epoch, Some(table).filter(t => t.partitions == n && !t.isEmpty).map(share))
+      Routed(
+        table.epoch,
+        Some(table).filter(t => t.partitions == n && !t.isEmpty).map(SharedTable(_, execution.sparkSession.sparkContext))
+      )
     }
-  }
-
-  /** One broadcast a table, not one a batch. */
-  private def share(table: Table): SharedTable = {
-    if (shared == null || (shared.table ne table)) shared = SharedTable(table, execution.sparkSession.sparkContext)
-    shared
   }
 
   def latest: Option[Table] = synchronized(pinLog.latest)

@@ -30,20 +30,34 @@ final class SharedTable private (
 
 object SharedTable {
   private val InlineBytes = 32 << 10
-  private val DecodedTables = 8
+  private val Remembered = 8
 
-  private val decoded = new JLinkedHashMap[String, Table](DecodedTables, 0.75f, true) {
-    override def removeEldestEntry(eldest: JMap.Entry[String, Table]): Boolean = size > DecodedTables
+  /** Driver: what was shared last, so that a table planned again is not sent again. */
+  private val sent = newest[(SparkContext, Table), SharedTable]
+
+  /** Executor: what was decoded last, shared by all its tasks. */
+  private val decoded = newest[String, Table]
+
+  def apply(table: Table, context: SparkContext): SharedTable = sent.synchronized {
+    sent.computeIfAbsent(
+      (context, table),
+      _ => {
+        val bytes = TableCodec.encode(table)
+        val digest = TableCodec.digest(bytes)
+        if (bytes.length <= InlineBytes) new SharedTable(table, Some(table), None, digest)
+        else new SharedTable(table, None, Some(context.broadcast(bytes)), digest)
+      }
+    )
   }
 
-  def apply(table: Table, context: SparkContext): SharedTable = {
-    val bytes = TableCodec.encode(table)
-    val digest = TableCodec.digest(bytes)
-    if (bytes.length <= InlineBytes) new SharedTable(table, Some(table), None, digest)
-    else new SharedTable(table, None, Some(context.broadcast(bytes)), digest)
-  }
+  /** Called when the application ends: nothing of it may stay behind in this JVM. */
+  def forget(): Unit = sent.synchronized(sent.clear())
 
   private def decode(digest: String, bytes: Broadcast[Array[Byte]]): Table = decoded.synchronized {
     decoded.computeIfAbsent(digest, _ => TableCodec.decode(bytes.value))
+  }
+
+  private def newest[K, V]: JLinkedHashMap[K, V] = new JLinkedHashMap[K, V](Remembered, 0.75f, true) {
+    override def removeEldestEntry(eldest: JMap.Entry[K, V]): Boolean = size > Remembered
   }
 }

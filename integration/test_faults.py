@@ -62,8 +62,14 @@ def spread(df: DataFrame) -> set[int]:
 
 
 def executor_processes() -> list[psutil.Process]:
-    children = psutil.Process().children(recursive=True)
-    return [p for p in children if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline())]
+    return [p for p in psutil.Process().children(recursive=True) if is_executor(p)]
+
+
+def is_executor(process: psutil.Process) -> bool:
+    try:
+        return "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+    except psutil.Error:  # ended meanwhile, or a zombie
+        return False
 
 
 @pytest.mark.parametrize("mappers", [3, 16], ids=["content decides", "mappers take turns"])

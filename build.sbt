@@ -26,9 +26,7 @@ lazy val jvm = (project in file("jvm"))
     Test / javaOptions ++= opens ++ Seq("-Xmx2g", "-Dspark.testing=true", "-Djdk.reflect.useDirectMethodHandle=false"),
     // -Dskewless.writeGolden: the suites write the golden file anew before they compare with it.
     Test / javaOptions ++= sys.props.get("skewless.writeGolden").map(v => s"-Dskewless.writeGolden=$v").toSeq,
-    Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD"),
-    // The benchmark of the probe needs no Spark at run time beyond what the table itself touches.
-    autoScalaLibrary := true
+    Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD")
   )
 
 lazy val benchJvm = (project in file("bench/jvm"))

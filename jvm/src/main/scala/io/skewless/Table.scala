@@ -24,7 +24,8 @@ final class Table private (
 
   def size: Int = moveHashes.length + splitHashes.length
   def isEmpty: Boolean = size == 0
-  def hasSplits: Boolean = splitHashes.length > 0
+  def splits: Int = splitHashes.length
+  def hasSplits: Boolean = splits > 0
 
   /** What each JVM builds on first use, and a task takes once: reading a lazy value for every row would cost. */
   @transient lazy val probe: Probe = Probe(moveHashes, moveTargets, splitHashes)

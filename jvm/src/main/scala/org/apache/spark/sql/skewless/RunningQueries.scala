@@ -49,6 +49,12 @@ object RunningQueries extends Logging {
   /** How an exchange of `n` partitions is routed in this batch. Called by the strategy, on the stream's thread. */
   def routingOf(batch: RunningBatch, n: Int): Routed = tables(batch.execution).planned(batch.batchId, n)
 
+  /** The tables before and in this batch, for a plan whose stateful stages are as `shape` says. Called by `RoutedState`. */
+  def stateTables(batch: RunningBatch, shape: StateShape): StateTables = tables(batch.execution).stateTables(batch.batchId, shape)
+
+  /** Notes what a swap has exported. Called by `StateSwap`, on the thread that runs the batch. */
+  def exported(batch: RunningBatch, moved: Seq[Chunk], millis: Long): Unit = tables(batch.execution).exported(batch, moved, millis)
+
   /** Stores a table and pins the next unplanned batch to it: (epoch, batch). Called from Python. */
   def publish(query: StreamingQuery, table: Table, conf: SkewlessConf): (Long, Long) =
     tables(executionOf(query)).publish(table, conf)
@@ -64,11 +70,22 @@ object RunningQueries extends Logging {
   }
 }
 
+/** The tables before a batch and in it; none means plain hashing. */
+private[skewless] final case class StateTables(before: Option[Table], after: Option[Table]) {
+  def epoch: Long = after.fold(0L)(_.epoch)
+  def tableBefore(n: Int): Table = before.getOrElse(Table.empty(n))
+  def tableAfter(n: Int): Table = after.getOrElse(Table.empty(n))
+}
+
 /** The tables of one run of one query. The lock orders publishing and planning: a batch is never planned while it is being pinned. */
 private[skewless] final class QueryTables(val execution: StreamExecution) extends Logging {
-  private val pinLog = new PinLog(new Path(execution.resolvedCheckpointRoot), execution.id, execution.sparkSession)
+  private val checkpoint = new Path(execution.resolvedCheckpointRoot)
+  private val pinLog = new PinLog(checkpoint, execution.id, execution.sparkSession)
   private var lastPlanned = -1L
   private var routedPartitions: Set[Int] = execution.analyzedPlan.collect { case node: RoutedRepartition => node.n }.toSet
+
+  /** What the last planning found of the query's stateful stages; nothing is known before the first. */
+  private var stateShape: Option[StateShape] = None
 
   def planned(batchId: Long, n: Int): Routed = synchronized {
     lastPlanned = lastPlanned.max(batchId)
@@ -86,6 +103,37 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     }
   }
 
+  /** State that a table has placed must be read by that table: a plan that cannot stops the query. */
+  def stateTables(batchId: Long, shape: StateShape): StateTables = synchronized {
+    lastPlanned = lastPlanned.max(batchId)
+    stateShape = Some(shape)
+    val tables = StateTables(if (batchId == 0) None else pinLog.tableAt(batchId - 1), pinLog.tableAt(batchId))
+    (tables.before ++ tables.after).filterNot(_.isEmpty).foreach { table =>
+      shape match {
+        case StateShape.Refused(why) =>
+          throw SkewlessException.checkpoint(
+            s"the state of query ${execution.id} lies by the table of epoch ${table.epoch}, and batch $batchId cannot be routed by " +
+              s"it: $why. The query stops before any row is read."
+          )
+        case StateShape.Routable(n) if n != table.partitions =>
+          throw SkewlessException.checkpoint(
+            s"the state of query ${execution.id} lies by the table of epoch ${table.epoch} in ${table.partitions} partitions, batch " +
+              s"$batchId has $n. Something changed the number behind Skewless; restore the checkpoint from a copy."
+          )
+        case _ =>
+      }
+    }
+    tables
+  }
+
+  def exported(batch: RunningBatch, moved: Seq[Chunk], millis: Long): Unit = {
+    val bytes = moved.map(_.bytes.toLong).sum
+    logInfo(
+      s"query ${batch.queryId}, batch ${batch.batchId}: exported ${moved.map(_.rows.toLong).sum} state rows, $bytes bytes, of " +
+        s"${moved.map(_.source).distinct.size} partitions in $millis ms"
+    )
+  }
+
   def latest: Option[Table] = synchronized(pinLog.latest)
 
   def publish(table: Table, conf: SkewlessConf): (Long, Long) = synchronized {
@@ -95,30 +143,47 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     pinLog.add(table, notBefore = lastPlanned.max(startedBatch) + 1)
   }
 
+  private def refuse(why: String) = throw SkewlessException.query(s"query ${execution.id} cannot take a table: $why")
+
   private def checkQuery(table: Table): Unit = {
-    def refuse(why: String) = throw SkewlessException.query(s"query ${execution.id} cannot take a table: $why")
     if (!execution.isActive) refuse("it has stopped. Start it again and publish then; the old table stays in force.")
     if (!execution.isInstanceOf[MicroBatchExecution] || execution.trigger.isInstanceOf[RealTimeTrigger])
       refuse(
         "it does not run in micro-batches, between which tables are swapped. Use a processing-time or available-now trigger."
       )
-    if (!table.isEmpty)
-      QueryTables.statefulNode(execution.analyzedPlan).foreach { node =>
-        refuse(
-          s"its $node keeps state by key, and this release cannot move state to where the table sends the key. The old table " +
-            "stays in force; use tables with stateless queries only."
-        )
-      }
-    if (routedPartitions.isEmpty)
+    val stateful = QueryTables.statefulNode(execution.analyzedPlan)
+    stateful.foreach(checkState(_, table))
+    val partitions = routedPartitions ++ stateful.flatMap(_ => statePartitions)
+    if (partitions.isEmpty)
       refuse(
         "no exchange of it is routed (or, inside foreachBatch, none has been planned yet). Put skewless.repartition(df, n, " +
           "key) before the step to level."
       )
-    if (!routedPartitions.contains(table.partitions))
+    if (!partitions.contains(table.partitions))
       throw SkewlessException.table(
         s"the table is for ${table.partitions} partitions, query ${execution.id} routes exchanges of " +
-          s"${routedPartitions.toSeq.sorted.mkString(", ")}. Make the table for that number; the old table stays in force."
+          s"${partitions.toSeq.sorted.mkString(", ")}. Make the table for that number; the old table stays in force."
       )
+  }
+
+  private def statePartitions: Option[Int] = stateShape match {
+    case Some(StateShape.Routable(n)) => Some(n)
+    case Some(_: StateShape.Refused) => None
+    case None => Some(execution.sparkSession.sessionState.conf.numShufflePartitions)
+  }
+
+  private def checkState(operator: String, table: Table): Unit = if (!table.isEmpty) {
+    if (table.hasSplits)
+      refuse(
+        s"its $operator keeps one state a key, and the table splits ${table.splits} keys over several partitions. Move keys " +
+          "instead; the old table stays in force."
+      )
+    stateShape match {
+      case Some(StateShape.Refused(why)) => refuse(s"its $operator keeps state by key, and $why. The old table stays in force.")
+      case None if execution.offsetLog.getLatestBatchId().isDefined || !QueryTables.plansPlainly(execution) =>
+        refuse(s"how its $operator is planned is not known before its first batch of this run. Publish after that batch.")
+      case _ =>
+    }
   }
 }
 
@@ -134,4 +199,14 @@ private[skewless] object QueryTables {
       node.nodeName
     case join: Join if join.left.isStreaming && join.right.isStreaming => "stream-stream join"
   }
+
+  /** Whether a query that has planned nothing yet will be routed: provider and steps leave the planner no other choice. */
+  def plansPlainly(execution: StreamExecution): Boolean =
+    execution.sparkSession.sessionState.conf.stateStoreProviderClass == classOf[SkewlessStateStoreProvider].getName &&
+      !execution.analyzedPlan.exists {
+        case join: Join => !(join.left.isStreaming && join.right.isStreaming)
+        case aggregate: Aggregate => aggregate.groupingExpressions.isEmpty
+        case _: Union | _: GlobalLimit => true
+        case _ => false
+      }
 }

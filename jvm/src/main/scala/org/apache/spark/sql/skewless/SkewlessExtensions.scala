@@ -13,8 +13,11 @@ class SkewlessExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     SparkLine.check()
     extensions.injectPlannerStrategy(session => RoutedRepartitionStrategy(session.asInstanceOf[SparkSession]))
-    extensions.injectColumnar(_ =>
-      new ColumnarRule { override def postColumnarTransitions: Rule[SparkPlan] = OnlySparksExchange }
+    extensions.injectColumnar(session =>
+      new ColumnarRule {
+        override def preColumnarTransitions: Rule[SparkPlan] = RoutedState(session.asInstanceOf[SparkSession])
+        override def postColumnarTransitions: Rule[SparkPlan] = OnlySparksExchange
+      }
     )
   }
 }

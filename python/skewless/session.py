@@ -1,4 +1,4 @@
-"""Switches Skewless on while a session is built: jar, plugin and extension, added to whatever is there already."""
+"""Switches Skewless on while a session is built: jar, plugin, extension and state store provider."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from skewless.jar import SPARK_LINE, jar_path
 
 PLUGIN = "io.skewless.SkewlessPlugin"
 EXTENSION = "org.apache.spark.sql.skewless.SkewlessExtensions"
+PROVIDER = "org.apache.spark.sql.skewless.SkewlessStateStoreProvider"
+PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """The builder with Skewless switched on; jars, plugins and extensions that it names already are kept.
+
+    New stateful queries keep their state with Skewless's provider (Spark's RocksDB provider, whose keys can move), unless the
+    builder names another. A query takes its provider for good at its first start: existing checkpoints go on as they are.
 
         spark = skewless.configure(SparkSession.builder.appName("clicks")).getOrCreate()
 
@@ -42,6 +47,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
             "this process started its JVM without the Skewless jar, and a JVM cannot take it later. Call configure before the "
             'first session of the process; under spark-submit give the jar with --jars "$(skewless jar-path)".'
         )
+    if PROVIDER_KEY not in _options(builder) and not _submitted(PROVIDER_KEY):
+        builder = builder.config(PROVIDER_KEY, PROVIDER)
     return _append(_append(builder, "spark.plugins", PLUGIN), "spark.sql.extensions", EXTENSION)
 
 

@@ -4,7 +4,7 @@ import java.util.{Collections, Map => JMap}
 
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
-import org.apache.spark.sql.skewless.SharedTable
+import org.apache.spark.sql.skewless.{SharedTable, SwapListener}
 
 /** `spark.plugins`: the driver's part checks settings and listens to tasks; the executors' part checks that they run the same jar. */
 class SkewlessPlugin extends SparkPlugin {
@@ -21,6 +21,7 @@ final class SkewlessDriver extends DriverPlugin {
     conf = SkewlessConf(context.getConf)
     listener = new LoadListener(conf.retainedBatches)
     context.addSparkListener(listener)
+    context.addSparkListener(new SwapListener)
     SkewlessPlugin.running = Some(context -> this)
     Collections.singletonMap(SkewlessExecutor.VersionKey, SparkLine.JarVersion)
   }

@@ -18,13 +18,29 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 /** From batch `batch` on, until the next pin, the query runs under table `epoch`. */
 final case class Pin(batch: Long, epoch: Long, digest: String, partitions: Int, queryId: String)
 
+/** What the swap of a committed batch did: state rows and bytes of keys and values exported, from and to which partitions. */
+final case class SwapRecord(
+    batch: Long,
+    epoch: Long,
+    fromEpoch: Long,
+    keyHashes: Int,
+    rows: Long,
+    bytes: Long,
+    sources: Seq[Int],
+    targets: Seq[Int],
+    exportMs: Long,
+    batchMs: Long
+)
+
 /**
  * The durable tables and pins of one query, under its checkpoint:
  * {{{
  *   <checkpoint>/_skewless/tables/<epoch>   TableCodec's bytes
  *   <checkpoint>/_skewless/pins/<batch>     JSON: {"format":1, "batch":..., "epoch":..., "digest":..., "partitions":..., "queryId":...}
+ *   <checkpoint>/_skewless/swaps/<batch>    JSON: what the batch's swap moved, for people; nothing depends on it
+ *   <checkpoint>/_skewless/moves/<batch>-<run>/   state on its way to another partition: scratch of one run
  * }}}
- * Files appear whole (temporary file, rename) and are never overwritten; the table is written before the pin that names it, so a
+ * Tables and pins appear whole (temporary file, rename) and are never overwritten; the table is written before the pin that names it, so a
  * crash in between leaves a table that nothing names. Anything unreadable, missing or contradictory stops the query with an error
  * that names the file: the log never guesses. Not thread-safe: `QueryTables` holds the lock.
  */
@@ -32,6 +48,8 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
   private val home = new Path(checkpoint, "_skewless")
   private val tablesDir = new Path(home, "tables")
   private val pinsDir = new Path(home, "pins")
+  private val swapsDir = new Path(home, "swaps")
+  private val movesDir = new Path(home, "moves")
   private val files = CheckpointFileManager.create(checkpoint, session.sessionState.newHadoopConf())
   private var lastEpoch = numbers(tablesDir).lastOption.getOrElse(0L)
   private var pins = TreeMap(numbers(pinsDir).map(batch => batch -> readPin(batch)): _*)
@@ -54,6 +72,34 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
     pins = pins.updated(batch, pin)
     cached = Map(epoch -> stored) ++ cached.filter(_._1 == epoch - 1)
     (epoch, batch)
+  }
+
+  /**
+   * Deletes what no batch from `oldest` on can ask for: it needs its own table and the one before. Oldest files go first and a pin
+   * before its table, so a crash in between leaves a whole chain and at most a table that nothing names.
+   */
+  def purge(oldest: Long): Unit = pins.rangeTo(oldest - 1).lastOption.foreach { case (first, kept) =>
+    pins.rangeUntil(first).keys.foreach { batch =>
+      files.delete(new Path(pinsDir, batch.toString))
+      pins -= batch
+    }
+    numbers(tablesDir).takeWhile(_ < kept.epoch).foreach(epoch => files.delete(new Path(tablesDir, epoch.toString)))
+    numbers(swapsDir).takeWhile(_ < first).foreach(batch => files.delete(new Path(swapsDir, batch.toString)))
+  }
+
+  /** Writes what a swap did. Only for people: a record that cannot be written is no reason to stop. */
+  def record(swap: SwapRecord): Unit = {
+    val out = files.createAtomic(mkdirs(new Path(swapsDir, swap.batch.toString)), overwriteIfPossible = true)
+    out.write(PinLog.toJson(swap).getBytes(UTF_8))
+    out.close()
+  }
+
+  /** Deletes the scratch of other runs, which are over, and of this run's batches before `batch`. */
+  def clean(run: UUID, before: Long): Unit = if (files.exists(movesDir)) {
+    files.list(movesDir).toSeq.map(_.getPath).foreach { path =>
+      val own = path.getName.endsWith(s"-$run")
+      if (!own || path.getName.takeWhile(_ != '-').toLong < before) files.delete(path)
+    }
   }
 
   private def tableOf(pin: Pin): Table = cached.getOrElse(
@@ -100,8 +146,7 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
     catch { case e: FileNotFoundException => throw damaged(path, "it is missing", e) }
 
   private def write(path: Path, bytes: Array[Byte]): Unit = {
-    if (!files.exists(path.getParent)) files.mkdirs(path.getParent)
-    val out = files.createAtomic(path, overwriteIfPossible = false)
+    val out = files.createAtomic(mkdirs(path), overwriteIfPossible = false)
     try {
       out.write(bytes)
       out.close()
@@ -115,6 +160,11 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
         out.cancel()
         throw e
     }
+  }
+
+  private def mkdirs(path: Path): Path = {
+    if (!files.exists(path.getParent)) files.mkdirs(path.getParent)
+    path
   }
 
   private def damaged(path: Path, why: String, cause: Throwable = null): SkewlessException =
@@ -142,6 +192,8 @@ private[skewless] object PinLog {
       )
     )
   )
+
+  def toJson(swap: SwapRecord): String = compact(Extraction.decompose(swap).merge(JObject("format" -> JInt(Format))))
 
   def fromJson(text: String): Pin =
     try {

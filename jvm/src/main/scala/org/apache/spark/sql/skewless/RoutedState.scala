@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, Exchange, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
-import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperatorStateInfo, StateStoreWriter}
+import org.apache.spark.sql.execution.streaming.operators.stateful.{StateStoreWriter, StatefulOperatorStateInfo}
 import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
 import org.apache.spark.sql.internal.SQLConf
@@ -44,12 +44,14 @@ private final class StatefulPlan(plan: SparkPlan, batch: RunningBatch, session: 
     if (stages.isEmpty) plan
     else {
       val tables = RunningQueries.stateTables(batch, shape)
-      if (conf.stateStoreProviderClass == StatefulPlan.Provider) rewrite(plan, stages.map(s => s.top -> new Marked(s, tables)).toMap)
+      if (conf.stateStoreProviderClass == StatefulPlan.Provider)
+        rewrite(plan, stages.map(s => s.top -> new Marked(s, tables)).toMap)
       else plan
     }
 
   private def shape: StateShape = {
-    val reason = plan.collectFirst { case _: AdaptiveSparkPlanExec => "it is planned adaptively" }
+    val reason = plan
+      .collectFirst { case _: AdaptiveSparkPlanExec => "it is planned adaptively" }
       .orElse(
         Option.when(conf.stateStoreProviderClass != StatefulPlan.Provider)(
           s"its checkpoint keeps state with ${conf.stateStoreProviderClass}, which cannot move it. A query takes the provider of " +
@@ -63,7 +65,10 @@ private final class StatefulPlan(plan: SparkPlan, batch: RunningBatch, session: 
       )
       .orElse(stages.flatMap(_.obstacle).headOption)
     reason.map(Refused(_)).getOrElse {
-      stages.flatMap(_.partitions).headOption.fold[StateShape](Refused("all rows of its stateful step meet in one partition"))(Routable(_))
+      stages
+        .flatMap(_.partitions)
+        .headOption
+        .fold[StateShape](Refused("all rows of its stateful step meet in one partition"))(Routable(_))
     }
   }
 
@@ -119,7 +124,8 @@ private final case class Stage(top: SparkPlan, nodes: Seq[SparkPlan], exchanges:
   }
 
   /** The number of partitions that a table routes over; None where all rows meet in one partition and nothing can move. */
-  val partitions: Option[Int] = exchanges.map(_.outputPartitioning).collectFirst { case hash: HashPartitioning => hash.numPartitions }
+  val partitions: Option[Int] =
+    exchanges.map(_.outputPartitioning).collectFirst { case hash: HashPartitioning => hash.numPartitions }
 
   /** Why the stage cannot be routed, if it cannot. */
   def obstacle: Option[String] = {

@@ -4,6 +4,7 @@ package org.apache.spark.sql.skewless
 import java.util.UUID
 
 import scala.collection.concurrent.TrieMap
+import scala.util.control.NonFatal
 
 import io.skewless.{SkewlessConf, SkewlessException, Table}
 import org.apache.hadoop.fs.Path
@@ -34,7 +35,7 @@ object RunningBatch {
  * runs under the epoch of the newest pin at or below N. Neither file is ever overwritten and planning writes nothing, so planning
  * a batch again - a retry, a restart, `explain` - finds the same epoch.
  */
-object RunningQueries extends Logging {
+object RunningQueries {
 
   private val byRun = TrieMap.empty[UUID, QueryTables]
 
@@ -53,11 +54,21 @@ object RunningQueries extends Logging {
   def stateTables(batch: RunningBatch, shape: StateShape): StateTables = tables(batch.execution).stateTables(batch.batchId, shape)
 
   /** Notes what a swap has exported. Called by `StateSwap`, on the thread that runs the batch. */
-  def exported(batch: RunningBatch, moved: Seq[Chunk], millis: Long): Unit = tables(batch.execution).exported(batch, moved, millis)
+  def exported(batch: RunningBatch, keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit =
+    tables(batch.execution).exported(batch.batchId, keyHashes, moved, millis)
+
+  /** A batch of a run is committed. Called on the listener bus. */
+  def committed(run: UUID, batchId: Long, batchMs: Long): Unit = byRun.get(run).foreach(_.committed(batchId, batchMs))
+
+  /** A run is over. Called on the listener bus. */
+  def ended(run: UUID): Unit = byRun.remove(run).foreach(_.ended())
 
   /** Stores a table and pins the next unplanned batch to it: (epoch, batch). Called from Python. */
   def publish(query: StreamingQuery, table: Table, conf: SkewlessConf): (Long, Long) =
     tables(executionOf(query)).publish(table, conf)
+
+  /** The committed swaps of a query's run, oldest first. */
+  def swaps(query: StreamingQuery): Seq[SwapRecord] = tables(executionOf(query)).swapRecords
 
   /** The newest table of a query, pinned or in force. */
   def latest(query: StreamingQuery): Option[Table] = tables(executionOf(query)).latest
@@ -87,6 +98,9 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   /** What the last planning found of the query's stateful stages; nothing is known before the first. */
   private var stateShape: Option[StateShape] = None
 
+  private var exports = Map.empty[Long, SwapRecord]
+  private var swaps = Seq.empty[SwapRecord]
+
   def planned(batchId: Long, n: Int): Routed = synchronized {
     lastPlanned = lastPlanned.max(batchId)
     routedPartitions += n
@@ -106,6 +120,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   /** State that a table has placed must be read by that table: a plan that cannot stops the query. */
   def stateTables(batchId: Long, shape: StateShape): StateTables = synchronized {
     lastPlanned = lastPlanned.max(batchId)
+    if (stateShape.isEmpty) attempt("delete scratch of earlier runs")(pinLog.clean(execution.runId, 0))
     stateShape = Some(shape)
     val tables = StateTables(if (batchId == 0) None else pinLog.tableAt(batchId - 1), pinLog.tableAt(batchId))
     (tables.before ++ tables.after).filterNot(_.isEmpty).foreach { table =>
@@ -126,13 +141,45 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     tables
   }
 
-  def exported(batch: RunningBatch, moved: Seq[Chunk], millis: Long): Unit = {
-    val bytes = moved.map(_.bytes.toLong).sum
-    logInfo(
-      s"query ${batch.queryId}, batch ${batch.batchId}: exported ${moved.map(_.rows.toLong).sum} state rows, $bytes bytes, of " +
-        s"${moved.map(_.source).distinct.size} partitions in $millis ms"
+  /** A stage's state has been exported; a batch may have several such stages. */
+  def exported(batchId: Long, keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit = synchronized {
+    val earlier = exports.get(batchId)
+    def all(of: Chunk => Int, before: SwapRecord => Seq[Int]) = (earlier.toSeq.flatMap(before) ++ moved.map(of)).distinct.sorted
+    exports += batchId -> SwapRecord(
+      batchId,
+      pinLog.tableAt(batchId).fold(0L)(_.epoch),
+      pinLog.tableAt(batchId - 1).fold(0L)(_.epoch),
+      keyHashes,
+      moved.map(_.rows.toLong).sum + earlier.fold(0L)(_.rows),
+      moved.map(_.bytes.toLong).sum + earlier.fold(0L)(_.bytes),
+      all(_.source, _.sources),
+      all(_.target, _.targets),
+      millis + earlier.fold(0L)(_.exportMs),
+      batchMs = -1
     )
   }
+
+  def committed(batchId: Long, batchMs: Long): Unit = synchronized {
+    exports.get(batchId).foreach { swap =>
+      exports -= batchId
+      swaps = (swaps :+ swap.copy(batchMs = batchMs)).takeRight(QueryTables.RememberedSwaps)
+      logInfo(
+        s"query ${execution.id}: batch $batchId went from epoch ${swap.fromEpoch} to ${swap.epoch}, moving ${swap.rows} state rows " +
+          s"(${swap.bytes} bytes) of ${swap.sources.size} partitions; export ${swap.exportMs} ms, batch $batchMs ms"
+      )
+      attempt("record a swap")(pinLog.record(swaps.last))
+      attempt("delete scratch")(pinLog.clean(execution.runId, batchId + 1))
+    }
+  }
+
+  def ended(): Unit = synchronized(attempt("delete scratch")(pinLog.clean(execution.runId, Long.MaxValue)))
+
+  /** The committed swaps of this run, oldest first. */
+  def swapRecords: Seq[SwapRecord] = synchronized(swaps)
+
+  private def attempt(what: String)(body: => Unit): Unit =
+    try body
+    catch { case NonFatal(e) => logWarning(s"query ${execution.id}: could not $what", e) }
 
   def latest: Option[Table] = synchronized(pinLog.latest)
 
@@ -140,7 +187,9 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     checkQuery(table)
     conf.checkSize(table.size)
     val startedBatch = execution.offsetLog.getLatestBatchId().getOrElse(-1L)
-    pinLog.add(table, notBefore = lastPlanned.max(startedBatch) + 1)
+    val pinned = pinLog.add(table, notBefore = lastPlanned.max(startedBatch) + 1)
+    attempt("purge old tables")(execution.offsetLog.listBatchesOnDisk.minOption.foreach(pinLog.purge))
+    pinned
   }
 
   private def refuse(why: String) = throw SkewlessException.query(s"query ${execution.id} cannot take a table: $why")
@@ -188,6 +237,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
 }
 
 private[skewless] object QueryTables {
+  val RememberedSwaps = 100
 
   /** The name of an operator that keeps state, if a streaming plan has one: the operators that Spark itself counts as stateful. */
   def statefulNode(plan: LogicalPlan): Option[String] = plan.collectFirst {

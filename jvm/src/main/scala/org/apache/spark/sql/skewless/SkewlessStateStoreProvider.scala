@@ -76,7 +76,12 @@ class SkewlessStateStoreProvider extends RocksDBStateStoreProvider {
     case None => super.getReadStore(version, uniqueId)
   }
 
-  override def getStore(version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean, loadEmpty: Boolean): StateStore = {
+  override def getStore(
+      version: Long,
+      uniqueId: Option[String],
+      forceSnapshotOnCommit: Boolean,
+      loadEmpty: Boolean
+  ): StateStore = {
     checkMark(version, loadEmpty)
     val moving = moves(version)
     val store = super.getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty)
@@ -125,7 +130,8 @@ class SkewlessStateStoreProvider extends RocksDBStateStoreProvider {
 
   /** Stores that Spark loads for a running query are written by marked tasks only; the state reader opens stores of its own. */
   private def checkMark(version: Long, loadEmpty: Boolean): Unit =
-    if (loadEmpty) throw fenced("something rewrites it from scratch (Spark's offline repartition?), where keys go to plain hashing")
+    if (loadEmpty)
+      throw fenced("something rewrites it from scratch (Spark's offline repartition?), where keys go to plain hashing")
     else if (StateStore.isLoaded(id) && !StateMarks.find(stateStoreId).exists(_.mark.version == version))
       throw fenced(
         s"the task that writes version ${version + 1} was not planned by Skewless. Set spark.sql.extensions=" +

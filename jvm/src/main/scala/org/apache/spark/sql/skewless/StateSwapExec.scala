@@ -25,7 +25,8 @@ case class StateSwapExec(mark: StateMark, @transient swap: Option[StateSwap], ch
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
   override protected def withNewChildInternal(newChild: SparkPlan): StateSwapExec = copy(child = newChild)
   override protected def doPrepare(): Unit = swap.foreach(_.moved)
-  override protected def doExecute(): RDD[InternalRow] = new StateMarkRDD(child.execute(), mark, swap.fold(Seq.empty[Chunk])(_.moved))
+  override protected def doExecute(): RDD[InternalRow] =
+    new StateMarkRDD(child.execute(), mark, swap.fold(Seq.empty[Chunk])(_.moved))
 }
 
 /**
@@ -47,7 +48,7 @@ private[skewless] final class StateSwap(
     else {
       val started = System.nanoTime()
       val chunks = exportFrom(changes.map(_.before.head).distinct.sorted)
-      RunningQueries.exported(batch, chunks, (System.nanoTime() - started) / 1000000)
+      RunningQueries.exported(batch, changes.size, chunks, (System.nanoTime() - started) / 1000000)
       chunks
     }
   }
@@ -82,9 +83,7 @@ private[skewless] object StateSwap {
 
   /** Scratch of one run and one batch. */
   def scratch(batch: RunningBatch): Path =
-    new Path(scratchRoot(new Path(batch.execution.resolvedCheckpointRoot)), s"${batch.batchId}-${batch.execution.runId}")
-
-  def scratchRoot(checkpoint: Path): Path = new Path(checkpoint, "_skewless/moves")
+    new Path(batch.execution.resolvedCheckpointRoot, s"_skewless/moves/${batch.batchId}-${batch.execution.runId}")
 
   def check(info: StatefulOperatorStateInfo, batch: RunningBatch): Unit =
     if (info.storeVersion != batch.batchId)

@@ -59,6 +59,12 @@ trait StatefulRun extends TestSpark { this: Assertions =>
 
     def collect(batch: Dataset[Row], id: Long): Unit = { seen.put(id, batch.collect().map(_.toString).sorted.toSeq); () }
 
+    /** What is left of state on its way to another partition. */
+    def scratch: Seq[Path] = {
+      val moves = dir.resolve("checkpoint/_skewless/moves")
+      if (Files.exists(moves)) Files.list(moves).iterator.asScala.toSeq else Nil
+    }
+
     def outcome: Outcome = new Outcome(seen.asScala.toMap)
   }
 

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from skewless.commands import advise_command, simulate_command
+from skewless.commands import advise_command, inspect_command, simulate_command
 from skewless.errors import SessionError, SkewlessError
 from skewless.jar import jar_path
 
@@ -43,6 +43,7 @@ def demo() -> None:
 
 cli.add_command(simulate_command)
 cli.add_command(advise_command)
+cli.add_command(inspect_command)
 
 
 def main() -> None:

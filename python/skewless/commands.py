@@ -1,4 +1,4 @@
-"""The commands `skewless simulate` and `skewless advise`; the command line mounts them.
+"""The commands `skewless simulate`, `skewless advise` and `skewless inspect`; the command line mounts them.
 
 Apart from what they call so that the rest can be used without a terminal.
 """
@@ -87,6 +87,20 @@ def advise_command(source: str, column: str, workers: int, *, operator: str, sou
     with _progress(stream.tuples * advise.runs_of(operator)) as progress:
         advice = advise.advise(stream, workers, operator, sources, progress)
     click.echo(json.dumps(advice.as_dict()) if as_json else terminal.advice_text(advice))
+
+
+@click.command("inspect")
+@click.argument("location", metavar="CHECKPOINT")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@plain_errors
+def inspect_command(location: str, as_json: bool) -> None:
+    """Tell what Skewless keeps in a query's CHECKPOINT, a path or URI, and whether it is whole (exit code 0) or broken (1)."""
+    from skewless import checkpoint, checkpoint_text
+
+    found = checkpoint.inspect(location)
+    click.echo(json.dumps(found.as_dict()) if as_json else checkpoint_text.checkpoint_text(found))
+    if not found.whole:
+        raise SystemExit(1)
 
 
 def _table(name: str, column: str) -> Any:

@@ -37,6 +37,7 @@ object TestSpark {
     .config("spark.sql.session.timeZone", "UTC")
     .config("spark.sql.autoBroadcastJoinThreshold", "-1")
     .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    .config("spark.hadoop.fs.halt.impl", "org.apache.spark.sql.skewless.HaltingFileSystem")
     .getOrCreate()
 }
 

@@ -202,7 +202,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
       )
     val stateful = QueryTables.statefulNode(execution.analyzedPlan)
     stateful.foreach(checkState(_, table))
-    val partitions = routedPartitions ++ stateful.flatMap(_ => statePartitions)
+    val partitions = if (stateful.isEmpty || table.isEmpty) routedPartitions ++ statePartitions else statePartitions.toSet
     if (partitions.isEmpty)
       refuse(
         "no exchange of it is routed (or, inside foreachBatch, none has been planned yet). Put skewless.repartition(df, n, " +
@@ -215,10 +215,11 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
       )
   }
 
+  /** The number of partitions that the state lies in, if the query keeps state that can move. */
   private def statePartitions: Option[Int] = stateShape match {
     case Some(StateShape.Routable(n)) => Some(n)
-    case Some(_: StateShape.Refused) => None
-    case None => Some(execution.sparkSession.sessionState.conf.numShufflePartitions)
+    case None if QueryTables.plansPlainly(execution) => Some(execution.sparkSession.sessionState.conf.numShufflePartitions)
+    case _ => None
   }
 
   private def checkState(operator: String, table: Table): Unit = if (!table.isEmpty) {
@@ -252,7 +253,7 @@ private[skewless] object QueryTables {
 
   /** Whether a query that has planned nothing yet will be routed: provider and steps leave the planner no other choice. */
   def plansPlainly(execution: StreamExecution): Boolean =
-    execution.sparkSession.sessionState.conf.stateStoreProviderClass == classOf[SkewlessStateStoreProvider].getName &&
+    statefulNode(execution.analyzedPlan).isDefined && execution.sparkSession.sessionState.conf.stateStoreProviderClass == classOf[SkewlessStateStoreProvider].getName &&
       !execution.analyzedPlan.exists {
         case join: Join => !(join.left.isStreaming && join.right.isStreaming)
         case aggregate: Aggregate => aggregate.groupingExpressions.isEmpty

@@ -19,6 +19,24 @@ import org.scalatest.Assertions
 /** A row of the test streams: a key that may be null, a second key, a value, and an event time in seconds. */
 final case class Event(k: String, g: Int, v: Long, t: Long)
 
+/** Rows of each batch: about 40 keys, a few hot, one null, times that advance so that windows close and state expires. */
+final class StatefulInput(seed: Int = 7) {
+  def batches(count: Int): Seq[Seq[Event]] = {
+    val random = new Random(seed)
+    Seq.tabulate(count) { batch =>
+      Seq.tabulate(60) { i =>
+        val key = if (random.nextInt(20) == 0) null else s"key-${Math.min(random.nextInt(40), random.nextInt(40))}"
+        Event(key, random.nextInt(12), batch * 1000L + i, batch * 30L + random.nextInt(40))
+      }
+    }
+  }
+}
+
+/** Whether every fault is tried with every operator (`make faults`) or each once (`make test`). */
+object FullMatrix {
+  val on: Boolean = System.getProperty("skewless.matrix") == "full"
+}
+
 /**
  * The same input through the same query, plain and with tables swapped between batches: what every operator is tried with. Plain is
  * Spark's own RocksDB provider and no table; the sink notes the rows of each batch.
@@ -29,16 +47,7 @@ trait StatefulRun extends TestSpark { this: Assertions =>
   protected val limits: SkewlessConf = SkewlessConf(new SparkConf(false))
   protected implicit val events: Encoder[Event] = Encoders.product[Event]
 
-  /** Rows of each batch: about 40 keys, a few hot, one null, times that advance so that windows close and state expires. */
-  protected def input(batches: Int, seed: Int = 7): Seq[Seq[Event]] = {
-    val random = new Random(seed)
-    Seq.tabulate(batches) { batch =>
-      Seq.tabulate(60) { i =>
-        val key = if (random.nextInt(20) == 0) null else s"key-${Math.min(random.nextInt(40), random.nextInt(40))}"
-        Event(key, random.nextInt(12), batch * 1000L + i, batch * 30L + random.nextInt(40))
-      }
-    }
-  }
+  protected def input(batches: Int, seed: Int = 7): Seq[Seq[Event]] = new StatefulInput(seed).batches(batches)
 
   /** Moves a third of all hashes that the keys of a query can have; `by` varies which and where. */
   protected def table(hashes: Iterable[Int], by: Int, n: Int = n): Table =

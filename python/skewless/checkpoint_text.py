@@ -1,0 +1,101 @@
+"""A checkpoint as text, as `skewless inspect` prints it.
+
+Apart from the reading so that a program gets facts, and from the simulator's tables because this must run where only click is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from skewless.checkpoint import Checkpoint, Epoch
+
+COLUMNS = (
+    "epoch", "from batch", "moves", "splits", "partitions", "rows", "bytes", "sources -> targets", "export ms", "batch ms",
+)  # fmt: skip
+
+
+def checkpoint_text(found: Checkpoint) -> str:
+    """Facts first; the last part says whether the chain is whole."""
+    return "\n".join(_lines(found))
+
+
+def human_bytes(count: int) -> str:
+    """Bytes to three digits.
+
+    >>> [human_bytes(count) for count in (0, 999, 1536, 1_000_000, 5 << 30)]
+    ['0 B', '999 B', '1.5 KiB', '977 KiB', '5 GiB']
+    """
+    if count < 1000:
+        return f"{count} B"
+    amount, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if round(amount) < 1000:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"
+
+
+def _lines(found: Checkpoint) -> Iterator[str]:
+    yield f"checkpoint  {found.location}"
+    yield f"query       {found.query_id or 'unknown'}"
+    yield f"batches     newest offset {_or_none(found.newest_offset)}, newest commit {_or_none(found.newest_commit)}"
+    yield f"provider    {found.provider or 'unknown'}"
+    if not found.published:
+        yield "no table was ever published to this query: there is no _skewless folder."
+    else:
+        yield from _published_lines(found)
+    yield from _verdict(found)
+
+
+def _published_lines(found: Checkpoint) -> Iterator[str]:
+    if found.epochs:
+        yield ""
+        yield from _grid([COLUMNS, *(_row(epoch) for epoch in found.epochs)])
+        yield ""
+    again = " (started, not committed)" if found.next_batch == found.newest_offset else ""
+    yield f"next batch: {found.next_batch}{again}, {_in_force(found)}"
+    for pin in found.waiting:
+        yield f"waiting: epoch {pin.epoch}, for batch {pin.batch}, which has not started"
+    if found.unnamed:
+        epochs = ", ".join(map(str, found.unnamed))
+        yield f"unnamed tables: {epochs} (no readable pin names them: a publish or purge that did not finish)"
+    for scratch in found.scratch:
+        size = human_bytes(scratch.size_bytes)
+        yield f"scratch: {scratch.name}, {size} (a swap in flight, or a driver that died; the next run deletes it)"
+    for note in found.notes:
+        yield f"note: {note}"
+
+
+def _in_force(found: Checkpoint) -> str:
+    if found.epoch_in_force is None:
+        return "under an epoch that nobody can tell while the chain is broken"
+    return f"under epoch {found.epoch_in_force}" if found.epoch_in_force else "hashed plainly: no pin is at or before it"
+
+
+def _verdict(found: Checkpoint) -> Iterator[str]:
+    if found.whole:
+        yield "chain: whole"
+        return
+    yield "chain: BROKEN"
+    yield from (f"  {problem}" for problem in found.problems)
+    yield "  Restore these files from a copy of the checkpoint; the query stops rather than guess how its rows were routed."
+
+
+def _row(epoch: Epoch) -> list[str]:
+    pin, swap = epoch.pin, epoch.swap
+    table = ["?" if count is None else str(count) for count in (epoch.moves, epoch.splits)]
+    moved = ["-"] * 5
+    if swap is not None:
+        ways = f"{len(swap.sources)} -> {len(swap.targets)}"
+        moved = [f"{swap.rows:,}", human_bytes(swap.state_bytes), ways, f"{swap.export_ms:,}", f"{swap.batch_ms:,}"]
+    return [str(pin.epoch), str(pin.batch), *table, str(pin.partitions), *moved]
+
+
+def _grid(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+
+
+def _or_none(number: int | None) -> str:
+    return "none" if number is None else str(number)

@@ -30,6 +30,12 @@ private[skewless] case class RoutedState(session: SparkSession) extends Rule[Spa
 /** What a plan's stateful stages allow: a table for `partitions`, or, with a reason, none. */
 private[skewless] sealed trait StateShape
 private[skewless] object StateShape {
+
+  /** Why a state store provider rules tables out, if it does. */
+  def obstacle(conf: SQLConf): Option[String] = Option.when(conf.stateStoreProviderClass != StatefulPlan.Provider)(
+    s"its checkpoint keeps it with ${conf.stateStoreProviderClass}, which cannot move it. A query takes the provider of its first " +
+      "start for good: start it on a new checkpoint, in a session from skewless.configure(builder)"
+  )
   final case class Routable(partitions: Int) extends StateShape
   final case class Refused(why: String) extends StateShape
 }
@@ -52,12 +58,7 @@ private final class StatefulPlan(plan: SparkPlan, batch: RunningBatch, session: 
   private def shape: StateShape = {
     val reason = plan
       .collectFirst { case _: AdaptiveSparkPlanExec => "it is planned adaptively" }
-      .orElse(
-        Option.when(conf.stateStoreProviderClass != StatefulPlan.Provider)(
-          s"its checkpoint keeps state with ${conf.stateStoreProviderClass}, which cannot move it. A query takes the provider of " +
-            "its first start for good: start it on a new checkpoint, in a session from skewless.configure(builder)"
-        )
-      )
+      .orElse(StateShape.obstacle(conf))
       .orElse(
         Option.when(!conf.getConf(SQLConf.STATEFUL_OPERATOR_USE_STRICT_DISTRIBUTION))(
           s"${SQLConf.STATEFUL_OPERATOR_USE_STRICT_DISTRIBUTION.key} is false, so its state does not lie by the operator's full key"

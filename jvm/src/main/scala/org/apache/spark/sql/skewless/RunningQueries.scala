@@ -228,9 +228,13 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
         s"its $operator keeps one state a key, and the table splits ${table.splits} keys over several partitions. Move keys " +
           "instead; the old table stays in force."
       )
+    def refuseState(why: String) = refuse(s"its $operator keeps state by key, and $why. The old table stays in force.")
+    val started = execution.offsetLog.getLatestBatchId().isDefined
     stateShape match {
-      case Some(StateShape.Refused(why)) => refuse(s"its $operator keeps state by key, and $why. The old table stays in force.")
-      case None if execution.offsetLog.getLatestBatchId().isDefined || !QueryTables.plansPlainly(execution) =>
+      case Some(StateShape.Refused(why)) => refuseState(why)
+      case None if !started && StateShape.obstacle(execution.sparkSession.sessionState.conf).isDefined =>
+        StateShape.obstacle(execution.sparkSession.sessionState.conf).foreach(refuseState)
+      case None if started || !QueryTables.plansPlainly(execution) =>
         refuse(s"how its $operator is planned is not known before its first batch of this run. Publish after that batch.")
       case _ =>
     }
@@ -253,7 +257,9 @@ private[skewless] object QueryTables {
 
   /** Whether a query that has planned nothing yet will be routed: provider and steps leave the planner no other choice. */
   def plansPlainly(execution: StreamExecution): Boolean =
-    statefulNode(execution.analyzedPlan).isDefined && execution.sparkSession.sessionState.conf.stateStoreProviderClass == classOf[SkewlessStateStoreProvider].getName &&
+    statefulNode(execution.analyzedPlan).isDefined && execution.sparkSession.sessionState.conf.stateStoreProviderClass == classOf[
+      SkewlessStateStoreProvider
+    ].getName &&
       !execution.analyzedPlan.exists {
         case join: Join => !(join.left.isStreaming && join.right.isStreaming)
         case aggregate: Aggregate => aggregate.groupingExpressions.isEmpty

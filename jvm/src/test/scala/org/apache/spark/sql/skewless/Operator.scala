@@ -52,6 +52,9 @@ object Operator {
     new Operator("dropDuplicates, then count, on one exchange", "update", Seq("k"))(
       timed(_).dropDuplicatesWithinWatermark("k").groupBy("k").count()
     ),
+    new Operator("union of two dropDuplicates", "append", Seq("k"))(df =>
+      df.where("v % 2 = 0").dropDuplicates("k").union(df.where("v % 2 = 1").dropDuplicates("k"))
+    ),
     new Operator("two aggregates with different keys", "append", Seq("k", "w"))(
       timed(_)
         .groupBy(col("k"), window(col("t"), "20 seconds"))

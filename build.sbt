@@ -25,7 +25,8 @@ lazy val jvm = (project in file("jvm"))
     Test / parallelExecution := false,
     Test / javaOptions ++= opens ++ Seq("-Xmx2g", "-Dspark.testing=true", "-Djdk.reflect.useDirectMethodHandle=false"),
     // -Dskewless.writeGolden: the suites write the golden file anew before they compare with it.
-    Test / javaOptions ++= sys.props.get("skewless.writeGolden").map(v => s"-Dskewless.writeGolden=$v").toSeq,
+    // -Dskewless.matrix=full: every fault with every operator.
+    Test / javaOptions ++= Seq("writeGolden", "matrix").flatMap(p => sys.props.get(s"skewless.$p").map(v => s"-Dskewless.$p=$v")),
     Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD")
   )
 

@@ -35,7 +35,9 @@ _MOST_JSON_BYTES = 64 << 10
 _MOST_TABLE_BYTES = MAX_BODY_BYTES + 1024
 _MOST_OFFSETS_BYTES = 1 << 20  # the settings are in the second line
 _PIN_FIELDS = {"batch": int, "epoch": int, "digest": str, "partitions": int, "queryId": str}
-_SWAP_COUNTS = dict.fromkeys(("batch", "epoch", "fromEpoch", "keyHashes", "rows", "bytes", "exportMs", "batchMs"), int)
+_SWAP_COUNTS = dict.fromkeys(
+    ("batch", "epoch", "fromEpoch", "keyHashes", "rows", "bytes", "stateBytes", "exportMs", "batchMs"), int
+)
 _SWAP_FIELDS = {**_SWAP_COUNTS, "sources": list, "targets": list}
 
 

@@ -17,6 +17,7 @@ import org.apache.spark.unsafe.Platform
  * value; lengths as in protobuf, seven bits a byte.
  *
  * @param isList whether a value is a list of elements, see `ListValue`
+ * @param stateBytes keys and values alone, without their lengths
  * @param crc    CRC-32C of the stretch
  */
 private[skewless] final case class Chunk(
@@ -30,6 +31,7 @@ private[skewless] final case class Chunk(
     offset: Long,
     bytes: Int,
     rows: Int,
+    stateBytes: Long,
     crc: Long
 )
 
@@ -42,6 +44,7 @@ private[skewless] final class ChunkWriter(path: Path, source: Int, conf: Configu
     val bytes = new ByteArrayOutputStream(1 << 10)
     val out = new DataOutputStream(bytes)
     var rows = 0
+    var stateBytes = 0L
   }
 
   private lazy val out = path.getFileSystem(conf).create(path, false)
@@ -59,6 +62,7 @@ private[skewless] final class ChunkWriter(path: Path, source: Int, conf: Configu
       chunk.out.write(part)
     }
     chunk.rows += 1
+    chunk.stateBytes += key.length + value.length
     held += chunk.bytes.size - before
     if (held > budgetBytes || chunk.bytes.size > ChunkWriter.ChunkBytes) flush(open.values.maxBy(_.bytes.size))
   }
@@ -77,12 +81,14 @@ private[skewless] final class ChunkWriter(path: Path, source: Int, conf: Configu
       written,
       bytes.length,
       chunk.rows,
+      chunk.stateBytes,
       ChunkWriter.crc(bytes)
     )
     written += bytes.length
     held -= bytes.length
     chunk.bytes.reset()
     chunk.rows = 0
+    chunk.stateBytes = 0
   }
 
   /** All chunks; no file is made when nothing moves. */

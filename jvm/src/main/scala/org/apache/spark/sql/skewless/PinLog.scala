@@ -18,7 +18,12 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 /** From batch `batch` on, until the next pin, the query runs under table `epoch`. */
 final case class Pin(batch: Long, epoch: Long, digest: String, partitions: Int, queryId: String)
 
-/** What the swap of a committed batch did: state rows and bytes of keys and values exported, from and to which partitions. */
+/**
+ * What the swap of a committed batch did.
+ *
+ * @param bytes      of the export files
+ * @param stateBytes of the keys and values that moved
+ */
 final case class SwapRecord(
     batch: Long,
     epoch: Long,
@@ -26,6 +31,7 @@ final case class SwapRecord(
     keyHashes: Int,
     rows: Long,
     bytes: Long,
+    stateBytes: Long,
     sources: Seq[Int],
     targets: Seq[Int],
     exportMs: Long,

@@ -152,6 +152,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
       keyHashes,
       moved.map(_.rows.toLong).sum + earlier.fold(0L)(_.rows),
       moved.map(_.bytes.toLong).sum + earlier.fold(0L)(_.bytes),
+      moved.map(_.stateBytes).sum + earlier.fold(0L)(_.stateBytes),
       all(_.source, _.sources),
       all(_.target, _.targets),
       millis + earlier.fold(0L)(_.exportMs),

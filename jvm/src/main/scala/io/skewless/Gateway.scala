@@ -42,6 +42,15 @@ object Gateway {
   /** The loads of a query's routed exchanges, oldest first; an empty id asks for batch jobs. */
   def loads(session: SparkSession, queryId: String): JList[BatchLoads] = driver(session).listener.loads(queryId).asJava
 
+  /** The committed batches of a query after `after`, oldest first. From the first call on the query's keys are counted. */
+  def observed(session: SparkSession, queryId: String, after: Long): JList[ObservedBatch] = {
+    RunningQueries.watch(queryId)
+    driver(session).listener.observed(queryId, after).asJava
+  }
+
+  /** The committed swaps of a query's run as JSON, oldest first. */
+  def swaps(query: StreamingQuery): JList[String] = RunningQueries.swaps(query).map(_.json).asJava
+
   private def driver(session: SparkSession): SkewlessDriver =
     SkewlessPlugin.driverOf(session.asInstanceOf[ClassicSession].sparkContext).getOrElse {
       throw SkewlessException.session(

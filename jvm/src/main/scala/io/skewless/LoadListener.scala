@@ -1,12 +1,14 @@
 package io.skewless
 
+import java.nio.{ByteBuffer, ByteOrder}
 import java.util.{ArrayList => JArrayList, List => JList}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.{SparkContext, Success}
-import org.apache.spark.scheduler.{AccumulableInfo, SparkListener, SparkListenerTaskEnd}
+import org.apache.spark.scheduler.{AccumulableInfo, SparkListener, SparkListenerEvent, SparkListenerTaskEnd}
+import org.apache.spark.sql.streaming.StreamingQueryListener.QueryProgressEvent
 import org.apache.spark.util.AccumulatorV2
 
 /**
@@ -38,13 +40,40 @@ final class PartitionsRead extends AccumulatorV2[Integer, JList[Integer]] {
   override def merge(other: AccumulatorV2[Integer, JList[Integer]]): Unit = ()
 }
 
+/** One committed batch of a query as the loop sees it: loads by partition and hot keys, all its routed exchanges together. */
+final class ObservedBatch(val batchId: Long, val batchMs: Long, loads: Seq[BatchLoads], keys: HotKeys) {
+  import ObservedBatch._
+
+  val epoch: Long = loads.head.epoch
+  val partitions: Int = loads.head.partitions
+  private val alike = loads.filter(l => l.partitions == partitions && l.epoch == epoch)
+
+  def rows: Array[Byte] = longs(Array.tabulate(partitions)(p => alike.map(_.rows(p)).sum))
+  def bytes: Array[Byte] = longs(Array.tabulate(partitions)(p => alike.map(_.bytes(p)).sum))
+
+  /** One task reads all exchanges of its stage: its time counts once. */
+  def runMs: Array[Byte] = longs(Array.tabulate(partitions)(p => alike.map(_.runMs(p)).max))
+  def keyHashes: Array[Byte] = ints(keys.hashes)
+  def keyRows: Array[Byte] = longs(keys.rows)
+  def maxError: Long = keys.maxError
+  def sampleRate: Double = 1.0 / KeySampler.Stride
+}
+
+object ObservedBatch {
+  private def buffer(bytes: Int) = ByteBuffer.allocate(bytes).order(ByteOrder.LITTLE_ENDIAN)
+  private def longs(values: Array[Long]) = values.foldLeft(buffer(8 * values.length))(_.putLong(_)).array()
+  private def ints(values: Array[Int]) = values.foldLeft(buffer(4 * values.length))(_.putInt(_)).array()
+}
+
 /**
- * Ties each task that reads a routed exchange to its partition, and keeps the loads of the last batches. Runs in the driver on the
- * listener bus; statistics only, nothing on the data path depends on it.
+ * Ties each task that reads a routed exchange to its partition, and keeps loads and hot keys of the last batches. Runs in the driver
+ * on the listener bus; statistics only, nothing on the data path depends on it.
  */
-final class LoadListener(retainedBatches: Int) extends SparkListener {
+final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListener {
   private val byAccumulator = mutable.HashMap.empty[Long, (BatchLoads, ReadCounters)]
   private val order = mutable.ArrayDeque.empty[(Long, BatchLoads)]
+  private val keyCounts = mutable.LinkedHashMap.empty[Long, BatchKeys]
+  private val committed = mutable.HashMap.empty[String, Map[Long, Long]].withDefaultValue(Map.empty)
 
   private[skewless] def register(accumulatorId: Long, loads: BatchLoads, counters: ReadCounters): Unit = synchronized {
     byAccumulator(accumulatorId) = (loads, counters)
@@ -56,14 +85,37 @@ final class LoadListener(retainedBatches: Int) extends SparkListener {
     }
   }
 
+  private[skewless] def registerKeys(accumulatorId: Long, keys: BatchKeys): Unit = synchronized {
+    keyCounts(accumulatorId) = keys
+    val sameQuery = keyCounts.filter(_._2.queryId == keys.queryId)
+    sameQuery.keys.take(sameQuery.size - retainedBatches).foreach(keyCounts.remove)
+  }
+
   override def onTaskEnd(end: SparkListenerTaskEnd): Unit =
     if (end.reason == Success && end.taskMetrics != null) synchronized {
       for {
         info <- end.taskInfo.accumulables
-        (loads, counters) <- byAccumulator.get(info.id)
-        indices <- info.update
-      } record(loads, counters, indices.asInstanceOf[JList[Integer]].asScala.map(_.intValue).toSeq, end)
+        update <- info.update
+      } update match {
+        case count: KeyCount => keyCounts.get(info.id).foreach(_.counts.update(count.mapPartition, count))
+        case indices: JList[_] =>
+          byAccumulator.get(info.id).foreach { case (loads, counters) =>
+            record(loads, counters, indices.asScala.map(_.asInstanceOf[Integer].intValue).toSeq, end)
+          }
+        case _ =>
+      }
     }
+
+  override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+    case event: QueryProgressEvent =>
+      synchronized {
+        val progress = event.progress
+        val id = progress.id.toString
+        val known = committed(id) + (progress.batchId -> progress.batchDuration)
+        committed(id) = if (known.size <= 2 * retainedBatches) known else known.toSeq.sorted.takeRight(retainedBatches).toMap
+      }
+    case _ =>
+  }
 
   /** A task that reads several partitions (after `coalesce`) has one count and one time: they are shared out evenly among them. */
   private def record(loads: BatchLoads, counters: ReadCounters, indices: Seq[Int], end: SparkListenerTaskEnd): Unit = {
@@ -77,6 +129,21 @@ final class LoadListener(retainedBatches: Int) extends SparkListener {
 
   /** The loads of a query's exchanges, oldest batch first; an empty id asks for batch jobs. */
   def loads(queryId: String): Seq[BatchLoads] = synchronized(order.map(_._2).filter(_.queryId == queryId).toSeq)
+
+  /** The committed batches of a query after `after`, oldest first. */
+  def observed(queryId: String, after: Long): Seq[ObservedBatch] = synchronized {
+    val keys = keyCounts.values.filter(_.queryId == queryId).groupBy(_.batchId)
+    for {
+      (batch, loads) <- this.loads(queryId).groupBy(_.batchId).toSeq.sortBy(_._1)
+      if batch > after
+      batchMs <- committed(queryId).get(batch)
+    } yield new ObservedBatch(batch, batchMs, loads, HotKeys.merge(keys.getOrElse(batch, Nil).flatMap(_.counts.values), tracked))
+  }
+}
+
+/** The newest sketch of each map task of one exchange in one batch. */
+private[skewless] final class BatchKeys(val queryId: String, val batchId: Long) {
+  val counts: mutable.Map[Int, KeyCount] = mutable.HashMap.empty
 }
 
 object LoadListener {
@@ -88,4 +155,13 @@ object LoadListener {
     SkewlessPlugin.driverOf(context).foreach(_.listener.register(read.id, loads, counters))
     read
   }
+
+  /** Announces that an exchange counts its rows by key; the accumulator goes into its map tasks. */
+  def countKeys(context: SparkContext, queryId: String, batchId: Long): Option[KeyCounts] =
+    SkewlessPlugin.driverOf(context).map { driver =>
+      val counts = new KeyCounts(driver.conf.trackedKeys)
+      context.register(counts, "skewless key counts")
+      driver.listener.registerKeys(counts.id, new BatchKeys(queryId, batchId))
+      counts
+    }
 }

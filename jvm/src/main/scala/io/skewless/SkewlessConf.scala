@@ -23,6 +23,9 @@ final class SkewlessConf(pairs: Map[String, String]) {
   val maxEntries: Int = get(MaxEntries)
   val retainedBatches: Int = get(RetainedBatches)
 
+  /** A power of two, as the sketch wants it. */
+  val trackedKeys: Int = Integer.highestOneBit(get(TrackedKeys))
+
   def checkSize(entries: Int): Unit =
     if (entries > maxEntries)
       throw SkewlessException.table(
@@ -50,7 +53,16 @@ object SkewlessConf {
     "Of how many batches of a query the driver keeps the load per partition."
   )
 
-  val All: Seq[Setting[_]] = Seq(MaxEntries, RetainedBatches).sortBy(_.key)
+  val TrackedKeys: Setting[Int] = count(
+    "spark.skewless.observe.trackedKeys",
+    default = 2048,
+    from = 64,
+    to = 65536,
+    "How many keys the sketch of one map task holds while a loop watches the query; taken down to a power of two. A key's rows are " +
+      "known to within 3.5 / this number of all rows. A task sends up to 12 bytes a key to the driver."
+  )
+
+  val All: Seq[Setting[_]] = Seq(MaxEntries, RetainedBatches, TrackedKeys).sortBy(_.key)
 
   def apply(conf: SparkConf): SkewlessConf = {
     val pairs = conf.getAll.filter(_._1.startsWith(Prefix)).toMap

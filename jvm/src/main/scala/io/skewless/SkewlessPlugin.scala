@@ -19,7 +19,7 @@ final class SkewlessDriver extends DriverPlugin {
   override def init(context: SparkContext, plugin: PluginContext): JMap[String, String] = {
     SparkLine.check(context.version)
     conf = SkewlessConf(context.getConf)
-    listener = new LoadListener(conf.retainedBatches)
+    listener = new LoadListener(conf.retainedBatches, conf.trackedKeys)
     context.addSparkListener(listener)
     context.addSparkListener(new SwapListener)
     SkewlessPlugin.running = Some(context -> this)

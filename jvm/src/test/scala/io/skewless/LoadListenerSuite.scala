@@ -133,7 +133,7 @@ class LoadListenerSuite extends AnyFunSuite with TestSpark {
   }
 
   test("only the newest exchanges of a query are kept, and other queries keep theirs") {
-    val small = new LoadListener(retainedBatches = 2)
+    val small = new LoadListener(retainedBatches = 2, tracked = 64)
     (1 to 5).foreach(i => small.register(i.toLong, new BatchLoads("a", i.toLong, 0, n), ReadCounters(-1, Nil)))
     small.register(9L, new BatchLoads("b", 0, 0, n), ReadCounters(-1, Nil))
     assert(small.loads("a").map(_.batchId) == Seq(4, 5) && small.loads("b").map(_.batchId) == Seq(0) && small.loads("c").isEmpty)

@@ -36,7 +36,9 @@ final case class SwapRecord(
     targets: Seq[Int],
     exportMs: Long,
     batchMs: Long
-)
+) {
+  def json: String = PinLog.toJson(this)
+}
 
 /**
  * The durable tables and pins of one query, under its checkpoint:

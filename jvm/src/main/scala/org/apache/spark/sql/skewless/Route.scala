@@ -1,7 +1,7 @@
 // In Spark's package because expressions generate code through Catalyst's private API.
 package org.apache.spark.sql.skewless
 
-import io.skewless.{Probe, SkewlessException, Table}
+import io.skewless.{KeySampler, Probe, SkewlessException, Table}
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Expression, Literal}
@@ -59,23 +59,26 @@ private[skewless] object Route {
   /** The content that never decides: mappers take turns instead. */
   val NoContent: Expression = Literal(0)
 
-  def apply(hash: Expression, content: Option[Expression], table: Table): Route =
-    Route(hash, content.getOrElse(NoContent), Router(table, byContent = content.isDefined))
+  def apply(hash: Expression, content: Option[Expression], table: Table, sampler: Option[KeySampler] = None): Route =
+    Route(hash, content.getOrElse(NoContent), Router(table, byContent = content.isDefined, sampler))
 }
 
 /** A table together with the mapper that asks it; lives in one map task and is called for each of its rows. */
-final class Router(table: Table, mapPartition: Int, mappers: Int, byContent: Boolean) {
+final class Router(table: Table, mapPartition: Int, mappers: Int, byContent: Boolean, sampler: KeySampler) {
   val partitions: Int = table.partitions
   private val probe = table.probe
-  def find(hash: Int): Int = probe.find(hash)
+  def find(hash: Int): Int = {
+    if (sampler ne null) sampler.see(hash)
+    probe.find(hash)
+  }
   def spread(code: Int, hash: Int, content: Int): Int = table.spread(code, hash, mapPartition, mappers, content, byContent)
 }
 
 private[skewless] object Router {
-  def apply(table: Table, byContent: Boolean): Router = {
+  def apply(table: Table, byContent: Boolean, sampler: Option[KeySampler] = None): Router = {
     val task = TaskContext.get()
-    if (task != null) new Router(table, task.partitionId(), task.numPartitions(), byContent)
-    else if (!table.hasSplits) new Router(table, 0, 1, byContent)
+    if (task != null) new Router(table, task.partitionId(), task.numPartitions(), byContent, sampler.orNull)
+    else if (!table.hasSplits) new Router(table, 0, 1, byContent, sampler.orNull)
     else
       throw SkewlessException.table(
         "a split key was routed outside a map task, where no mapper is known. Route splits in a shuffle: skewless.repartition."

@@ -1,7 +1,7 @@
 // In Spark's package because it extends HashPartitioning and answers the planner's private questions about it.
 package org.apache.spark.sql.skewless
 
-import io.skewless.{SkewlessException, Table}
+import io.skewless.{KeyCounts, SkewlessException, Table}
 import org.apache.spark.sql.catalyst.expressions.{Expression, Literal, Pmod}
 import org.apache.spark.sql.catalyst.plans.physical._
 
@@ -12,19 +12,26 @@ import org.apache.spark.sql.catalyst.plans.physical._
  * What it tells the planner, who drops shuffles on the strength of it:
  *  - moves only: a key sits in one partition (true, so a `groupBy` on the key needs no other shuffle), and two sides of a join fit
  *    together only if both are routed by the same table;
+ *  - no entries (it only counts keys): all that plain hashing claims;
  *  - with a split: a key may sit in several partitions, so it satisfies no clustering and fits nothing.
  *
  * Equality covers the table: otherwise plan rewrites would take a routed exchange for a plain one, or merge two different ones.
  *
+ * @param counts  where the map tasks count their rows by key, for the loop; no part of what the partitioning is
  * @param content a hash of the row that may decide the target of a split key, or None where content may change between attempts
  */
-class RoutedPartitioning(keys: Seq[Expression], n: Int, val shared: SharedTable, val content: Option[Expression])
-    extends HashPartitioning(keys, n) {
+class RoutedPartitioning(
+    keys: Seq[Expression],
+    n: Int,
+    val shared: SharedTable,
+    val content: Option[Expression],
+    counts: Option[KeyCounts] = None
+) extends HashPartitioning(keys, n) {
 
   def table: Table = shared.table
 
   override def partitionIdExpression: Expression = super.partitionIdExpression match {
-    case Pmod(hash, Literal(`n`, _), _) => Route(hash, content, table)
+    case Pmod(hash, Literal(`n`, _), _) => Route(hash, content, table, counts.map(_.sampler()))
     case other =>
       throw SkewlessException.version(
         s"this Spark computes partition ids as $other, which Skewless does not know. Use a Spark that this release serves."
@@ -32,6 +39,7 @@ class RoutedPartitioning(keys: Seq[Expression], n: Int, val shared: SharedTable,
   }
 
   override def satisfies0(required: Distribution): Boolean = required match {
+    case _ if table.isEmpty => super.satisfies0(required)
     case _: StatefulOpClusteredDistribution => false // state lies where plain hashing put it
     case _ if !table.hasSplits => super.satisfies0(required)
     case UnspecifiedDistribution => true
@@ -39,7 +47,8 @@ class RoutedPartitioning(keys: Seq[Expression], n: Int, val shared: SharedTable,
     case _ => false
   }
 
-  override def createShuffleSpec(distribution: ClusteredDistribution): ShuffleSpec = RoutedShuffleSpec(this, distribution)
+  override def createShuffleSpec(distribution: ClusteredDistribution): ShuffleSpec =
+    if (table.isEmpty) super.createShuffleSpec(distribution) else RoutedShuffleSpec(this, distribution)
 
   override def canEqual(other: Any): Boolean = other.isInstanceOf[RoutedPartitioning]
 
@@ -50,15 +59,15 @@ class RoutedPartitioning(keys: Seq[Expression], n: Int, val shared: SharedTable,
 
   override def hashCode: Int = 31 * super.hashCode + shared.hashCode
 
-  override protected def otherCopyArgs: Seq[AnyRef] = Seq(shared, content)
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(shared, content, counts)
 
   /** Spark copies a partitioning when adaptive execution has coalesced it and its keys are renamed; the table must come along. */
   override def copy(expressions: Seq[Expression], numPartitions: Int): HashPartitioning =
-    if (numPartitions == n) new RoutedPartitioning(expressions, n, shared, content)
+    if (numPartitions == n) new RoutedPartitioning(expressions, n, shared, content, counts)
     else throw new IllegalStateException(s"a table for $n partitions says nothing of $numPartitions")
 
   override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): HashPartitioning =
-    new RoutedPartitioning(newChildren, n, shared, content)
+    new RoutedPartitioning(newChildren, n, shared, content, counts)
 
   override protected def stringArgs: Iterator[Any] = Iterator(keys, n, s"epoch ${table.epoch}, ${table.size} entries")
 }

@@ -1,7 +1,7 @@
 // In Spark's package because logical nodes and planner strategies are Spark-private.
 package org.apache.spark.sql.skewless
 
-import io.skewless.Table
+import io.skewless.{KeyCounts, Table}
 import org.apache.spark.sql.catalyst.expressions.{Attribute, CollationAwareMurmur3Hash, Expression}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, Partitioning}
@@ -40,15 +40,18 @@ case class RoutedRepartitionStrategy(session: SparkSession) extends SparkStrateg
         case Some(table) => Routed(table.epoch, Some(table).filter(!_.isEmpty).map(SharedTable(_, session.sparkContext)))
         case None => batch.fold(Routed.Plainly)(RunningQueries.routingOf(_, node.n))
       }
-      val exchange = ShuffleExchangeExec(partitioning(node, routing.table), planLater(node.child), REPARTITION_BY_NUM)
+      val counts = batch.filter(_ => node.fixed.isEmpty).flatMap(RunningQueries.keyCounts(_, session.sparkContext))
+      val exchange = ShuffleExchangeExec(partitioning(node, routing.table, counts), planLater(node.child), REPARTITION_BY_NUM)
       RoutedReadExec(batch.fold("")(_.queryId.toString), batch.fold(-1L)(_.batchId), routing.epoch, exchange) :: Nil
     case _ => Nil
   }
 
-  private def partitioning(node: RoutedRepartition, shared: Option[SharedTable]): Partitioning = shared match {
-    case Some(table) => new RoutedPartitioning(node.keys, node.n, table, content(node, table.table))
-    case None => HashPartitioning(node.keys, node.n)
-  }
+  private def partitioning(node: RoutedRepartition, shared: Option[SharedTable], counts: Option[KeyCounts]): Partitioning =
+    if (shared.isEmpty && counts.isEmpty) HashPartitioning(node.keys, node.n)
+    else {
+      val table = shared.getOrElse(SharedTable(Table.empty(node.n), session.sparkContext))
+      new RoutedPartitioning(node.keys, node.n, table, content(node, table.table), counts)
+    }
 
   /** Only splits ask for the row's content, and only content that is the same in every attempt may answer. */
   private def content(node: RoutedRepartition, table: Table): Option[Expression] = {

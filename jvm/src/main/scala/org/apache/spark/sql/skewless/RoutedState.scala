@@ -1,6 +1,7 @@
 // In Spark's package because it rewrites physical plans of stateful queries.
 package org.apache.spark.sql.skewless
 
+import io.skewless.Table
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, SinglePartition}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
@@ -89,11 +90,18 @@ private final class StatefulPlan(plan: SparkPlan, batch: RunningBatch, session: 
       case other => StateSwapExec(mark, swap, other)
     }
 
-    private def route(exchange: ShuffleExchangeExec): SparkPlan = table.fold[SparkPlan](exchange) { t =>
-      val shared = SharedTable(t, session.sparkContext)
-      exchange.transformExpressions { case hash: HashPartitioning =>
-        new RoutedPartitioning(hash.expressions, hash.numPartitions, shared, None)
-      }
+    /** Stays Spark's own exchange where there is nothing to route by and nobody who wants its keys counted. */
+    private def route(exchange: ShuffleExchangeExec): SparkPlan = exchange.outputPartitioning match {
+      case hash: HashPartitioning =>
+        val counts = RunningQueries.keyCounts(batch, session.sparkContext)
+        if (table.isEmpty && counts.isEmpty) exchange
+        else {
+          val shared = SharedTable(table.getOrElse(Table.empty(hash.numPartitions)), session.sparkContext)
+          exchange.transformExpressions { case h: HashPartitioning =>
+            new RoutedPartitioning(h.expressions, h.numPartitions, shared, None, counts)
+          }
+        }
+      case _ => exchange
     }
 
     def marksLeaves: Boolean = stage.exchanges.isEmpty
@@ -106,6 +114,7 @@ private final class StatefulPlan(plan: SparkPlan, batch: RunningBatch, session: 
       case exchange: Exchange =>
         val inner = exchange.mapChildren(stage)
         mark.fold(inner)(_.input(inner))
+      case read: RoutedReadExec if mark.isDefined => node(read.child, mark) // counted anew, with the stage
       case leaf: LeafExecNode => mark.filter(_.marksLeaves).fold[SparkPlan](leaf)(_.input(leaf))
       case other => AnyProvider(other.mapChildren(node(_, mark)))
     }
@@ -133,16 +142,18 @@ private final case class Stage(top: SparkPlan, nodes: Seq[SparkPlan], exchanges:
     val foreign = exchanges.collectFirst {
       case other if !other.isInstanceOf[ShuffleExchangeExec] => s"another plugin plans its exchange as ${other.getClass.getName}"
     }
-    val unequal = exchanges.map(_.outputPartitioning).collectFirst {
+    val unequal = exchanges.map(_.outputPartitioning).flatMap {
       case SinglePartition if partitions.isEmpty => None
-      case hash: HashPartitioning if hash.getClass == classOf[HashPartitioning] && partitions.contains(hash.numPartitions) => None
+      case routed: RoutedPartitioning if !routed.table.isEmpty =>
+        Some("the stage that keeps its state also reads rows that a table of their own routes")
+      case hash: HashPartitioning if partitions.contains(hash.numPartitions) => None
       case other => Some(s"the stage that keeps its state also reads rows placed by $other, which no table can route")
     }
     val leaf = nodes.collectFirst {
       case leaf: LeafExecNode if partitions.exists(_ > 1) =>
         s"the stage that keeps its state also reads ${leaf.nodeName} without a shuffle, and only shuffled rows can be routed"
     }
-    foreign.orElse(unequal.flatten).orElse(leaf)
+    foreign.orElse(unequal.headOption).orElse(leaf)
   }
 }
 

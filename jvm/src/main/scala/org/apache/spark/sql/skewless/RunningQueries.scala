@@ -6,8 +6,9 @@ import java.util.UUID
 import scala.collection.concurrent.TrieMap
 import scala.util.control.NonFatal
 
-import io.skewless.{SkewlessConf, SkewlessException, Table}
+import io.skewless.{KeyCounts, LoadListener, SkewlessConf, SkewlessException, Table}
 import org.apache.hadoop.fs.Path
+import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical._
@@ -38,6 +39,7 @@ object RunningBatch {
 object RunningQueries {
 
   private val byRun = TrieMap.empty[UUID, QueryTables]
+  private val watched = TrieMap.empty[String, Unit]
 
   private def tables(execution: StreamExecution): QueryTables =
     byRun.getOrElseUpdate(
@@ -56,6 +58,13 @@ object RunningQueries {
   /** Notes what a swap has exported. Called by `StateSwap`, on the thread that runs the batch. */
   def exported(batch: RunningBatch, keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit =
     tables(batch.execution).exported(batch.batchId, keyHashes, moved, millis)
+
+  /** From the next batch on, count the keys of this query's routed exchanges. */
+  def watch(queryId: String): Unit = { watched.put(queryId, ()); () }
+
+  /** The accumulator for the keys of an exchange, if somebody watches. */
+  def keyCounts(batch: RunningBatch, context: SparkContext): Option[KeyCounts] =
+    if (watched.contains(batch.queryId.toString)) LoadListener.countKeys(context, batch.queryId.toString, batch.batchId) else None
 
   /** A batch of a run is committed. Called on the listener bus. */
   def committed(run: UUID, batchId: Long, batchMs: Long): Unit = byRun.get(run).foreach(_.committed(batchId, batchMs))

@@ -200,7 +200,7 @@ class RouteSuite extends AnyFunSuite with TestSpark {
       val hash = new CollationAwareMurmur3Hash(output)
       val hashOf = UnsafeProjection.create(Seq(hash), output)
       val table = goldenTable(rows.map(hashOf(_).getInt(0)))
-      val route = Route(hash, hash, new Router(table, 2, 3, byContent = true))
+      val route = Route(hash, hash, new Router(table, 2, 3, byContent = true, sampler = null))
       val all =
         UnsafeProjection.create(Seq(hash, HashPartitioning(output, goldenPartitions).partitionIdExpression, route), output)
       rows.map { row =>

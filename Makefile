@@ -7,7 +7,7 @@ JAR := jvm/target/scala-2.13/skewless-spark-4.2_2.13-$(VERSION).jar
 SOURCES := $(shell find jvm/src/main -name '*.scala') build.sbt project/build.properties project/plugins.sbt VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit suites integration check format bench docs jar wheel clean tools
+.PHONY: help demo test unit suites integration check faults format bench docs jar wheel clean tools
 
 help:                 ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -29,6 +29,12 @@ suites: tools         ## Scala suites, on local[n]
 	@rm -rf jvm/target/test-reports
 	build/sbt jvm/test
 
+faults: tools         ## every stateful operator under every fault, and the table of it in docs/ (about half an hour)
+	@echo "== the full matrix of operators and faults"
+	@rm -rf jvm/target/test-reports
+	build/sbt -Dskewless.matrix=full "jvm/testOnly *.State*Suite"
+	$(PYTHON) build/faults.py
+
 integration: $(VENV)/ready $(JAR)  ## tests on a local cluster with real executors
 	@echo "== integration tests (local-cluster; each file starts its own session, about half a minute)"
 	@mkdir -p out
@@ -49,6 +55,7 @@ format: $(VENV)/ready ## rewrites the sources in the house's format
 bench: $(VENV)/ready $(JAR)  ## ratios against plain Spark, measured in one run, and the probe's cost by JMH
 	$(BIN)/python bench/exchange.py
 	$(BIN)/python bench/publish.py
+	$(BIN)/python bench/state.py
 	$(BIN)/python bench/policies.py
 	$(BIN)/python bench/simulate.py
 	build/sbt 'benchJvm/Jmh/run -rf text'

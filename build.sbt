@@ -26,7 +26,7 @@ lazy val jvm = (project in file("jvm"))
     Test / javaOptions ++= opens ++ Seq("-Xmx2g", "-Dspark.testing=true", "-Djdk.reflect.useDirectMethodHandle=false"),
     // -Dskewless.writeGolden: the suites write the golden file anew before they compare with it.
     // -Dskewless.matrix=full: every fault with every operator.
-    Test / javaOptions ++= Seq("writeGolden", "matrix").flatMap(p => sys.props.get(s"skewless.$p").map(v => s"-Dskewless.$p=$v")),
+    Test / javaOptions ++= Seq("writeGolden", "matrix", "seed").flatMap(p => sys.props.get(s"skewless.$p").map(v => s"-Dskewless.$p=$v")),
     Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oD")
   )
 

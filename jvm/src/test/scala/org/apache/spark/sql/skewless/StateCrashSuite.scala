@@ -29,12 +29,26 @@ class StateCrashSuite extends AnyFunSuite with TestSpark {
     "during the purge" -> HaltPoint("delete", "/_skewless/pins/[0-9]+$")
   )
 
-  /** Each fault with another operator, in turn; all of them with -Dskewless.matrix=full. */
+  /** Few of the slow ones: a join in two stores a side takes a minute to die and come back. */
+  private val operators = Seq(
+    "count, no codegen",
+    "collect_list (object hash aggregate)",
+    "windowed count, append",
+    "dropDuplicates by time",
+    "session window",
+    "flatMapGroupsWithState, event-time timeout",
+    "transformWithState, value, list and map",
+    "transformWithState, timers",
+    "stream-stream join, full outer, one store",
+    "dropDuplicates, then count, on one exchange"
+  ).map(Operator.named)
+
+  /** Each fault with another operator, in turn; in the full matrix each with two, in both formats. */
   private val cases = for {
     ((name, point), i) <- points.zipWithIndex
-    format <- if (FullMatrix.on) Seq("1", "2") else Seq((i % 2 + 1).toString)
-    operator <- if (FullMatrix.on) Operator.all else Seq(Operator.all((i * 2 + 1) % Operator.all.size))
-  } yield (name, point, format, operator)
+    format <- if (FullMatrix.on) Seq(1, 2) else Seq(i % 2 + 1)
+    shift <- if (FullMatrix.on) Seq(0, 5) else Seq(0)
+  } yield (name, point, format.toString, operators((i + shift) % operators.size))
 
   for ((name, point, format, operator) <- cases)
     test(s"driver dies $name: ${operator.name}, checkpoint format $format") {

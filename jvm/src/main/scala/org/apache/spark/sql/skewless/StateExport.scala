@@ -64,25 +64,21 @@ private[skewless] final case class StateExport(
       provider: SkewlessStateStoreProvider,
       writer: ChunkWriter
   ): Unit = {
-    val rows = provider.rocksDB.iterator(name)
-    layout.family(name) match {
-      case Some(family) =>
-        val keyHash = family.keyHash(storeConf.stateStoreEncodingFormat, layout.usesFamilies)
-        val (old, next) = (before.table, after.table)
-        rows.foreach { row =>
-          val hash = keyHash(row.key)
-          if (old.route(hash) != source) throw misplaced(layout, name, source, hash, old.route(hash))
-          val target = next.route(hash)
-          if (target != source) writer.add(layout.operatorId, family, target, row.key, row.value)
-        }
-      case None if rows.hasNext =>
-        throw SkewlessException.checkpoint(
-          s"column family $name of operator ${layout.operatorId} under $stateRoot has rows but no schema in the checkpoint, so their " +
-            "keys cannot be known. Nothing was moved; the checkpoint is as it was."
-        )
-      case None =>
+    val family = layout.family(name)
+    val keyHash = family.map(_.keyHash(storeConf.stateStoreEncodingFormat, layout.usesFamilies))
+    val (old, next) = (before.table, after.table)
+    StateScan.foreach(provider.rocksDB, name, layout.usesFamilies) { (key, value) =>
+      val hash = keyHash.fold(throw unknown(layout, name))(_(key))
+      if (old.route(hash) != source) throw misplaced(layout, name, source, hash, old.route(hash))
+      val target = next.route(hash)
+      if (target != source) writer.add(layout.operatorId, family.get, target, key, value())
     }
   }
+
+  private def unknown(layout: StateStoreLayout, name: String): SkewlessException = SkewlessException.checkpoint(
+    s"column family $name of operator ${layout.operatorId} under $stateRoot has rows but no schema in the checkpoint, so their keys " +
+      "cannot be known. Nothing was moved; the checkpoint is as it was."
+  )
 
   private def misplaced(layout: StateStoreLayout, family: String, source: Int, hash: Int, owner: Int): SkewlessException =
     SkewlessException.checkpoint(

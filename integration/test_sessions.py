@@ -65,6 +65,22 @@ print("AGAIN", again._options["spark.plugins"])
     assert "COUNT 100" in out
 
 
+def test_configure_sets_the_state_store_provider_unless_the_builder_names_another(run_python: Run) -> None:
+    script = (
+        HEAD
+        + """
+from skewless.session import PROVIDER_KEY
+named = SparkSession.Builder().config(PROVIDER_KEY, "org.example.Provider")
+print("NAMED", skewless.configure(named)._options[PROVIDER_KEY])
+spark = skewless.configure(base).getOrCreate()
+print("SET", spark.conf.get(PROVIDER_KEY))
+"""
+    )
+    out = run_python(script).stdout
+    assert "SET org.apache.spark.sql.skewless.SkewlessStateStoreProvider\n" in out
+    assert "NAMED org.example.Provider\n" in out
+
+
 def test_spark_submit_with_jars_and_the_conf_file_runs_a_query(run_python: Run) -> None:
     jar = subprocess.check_output([sys.executable, "-m", "skewless", "jar-path"], text=True).strip()
     submit = (SPARK_SUBMIT, "--master", "local[1]", "--jars", jar, "--properties-file", str(ROOT / "conf" / "skewless.conf"))

@@ -119,6 +119,19 @@ def test_a_swap_may_be_published_under_a_later_epoch() -> None:
     assert stream.controller.table.epoch == stream.controller.status.epoch == 7
 
 
+def test_a_table_published_by_hand_is_adopted() -> None:
+    stream = Stream(Pace(patience=2))
+    stream.see(SKEWED)
+    by_hand = Table(2, {0: 1, 4: 1}, epoch=4)
+    stream.controller.adopt(by_hand)
+    assert (stream.controller.status.epoch, stream.controller.status.entries) == (4, 2)
+    assert stream.see(SKEWED).why.startswith("level")
+    hotter = {0: 40.0, 1: 40.0, 3: 40.0, 4: 40.0}
+    assert [stream.see(hotter).action for _ in range(2)] == ["stay", "swap"]
+    with pytest.raises(PolicyError, match="Report first how the swap ended"):
+        stream.controller.adopt(Table(2))
+
+
 def test_a_report_about_no_swap_is_refused() -> None:
     stream = Stream()
     with pytest.raises(PolicyError, match="no swap to epoch 1 is under way"):

@@ -10,15 +10,24 @@ from skewless import errors
 from skewless.table import Change, Table, compose, diff
 
 if TYPE_CHECKING:
+    from skewless import policies
     from skewless.balancer import Balancer, BatchLoads, Swap, balance
+    from skewless.controller import Pace
     from skewless.operators.advise import advise
     from skewless.operators.partitioner import RoutedPartitioner, rdd_key_hash
     from skewless.operators.repartition import key_hash, repartition
+    from skewless.plan import Plan
     from skewless.session import configure
+    from skewless.snapshot import Snapshot
+    from skewless.status import Status
 
 _LAZY = {
     "Balancer": "skewless.balancer",
     "BatchLoads": "skewless.balancer",
+    "Pace": "skewless.controller",
+    "Plan": "skewless.plan",
+    "Snapshot": "skewless.snapshot",
+    "Status": "skewless.status",
     "Swap": "skewless.balancer",
     "balance": "skewless.balancer",
     "advise": "skewless.operators.advise",
@@ -33,7 +42,11 @@ __all__ = [
     "Balancer",
     "BatchLoads",
     "Change",
+    "Pace",
+    "Plan",
     "RoutedPartitioner",
+    "Snapshot",
+    "Status",
     "Swap",
     "Table",
     "advise",
@@ -43,12 +56,15 @@ __all__ = [
     "diff",
     "errors",
     "key_hash",
+    "policies",
     "rdd_key_hash",
     "repartition",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "policies":
+        return import_module("skewless.policies")
     if name not in _LAZY:
         raise AttributeError(f"module 'skewless' has no attribute {name!r}")
     try:

@@ -1,8 +1,11 @@
-"""The handle a user holds: publishes tables to running queries and tells what their partitions carried."""
+"""The handle a user holds: a loop that levels running queries by itself, tables published by hand, and what became of both."""
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -10,9 +13,15 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from skewless.controller import Pace
 from skewless.errors import SettingError, TableError
 from skewless.gateway import Gateway
+from skewless.loop import Loop
+from skewless.observe import CostFunction
+from skewless.policies import Limits, Policy
+from skewless.status import Status
 from skewless.table import Table
+from skewless.watch import Settings
 
 
 @dataclass(frozen=True)
@@ -43,12 +52,13 @@ class BatchLoads:
 class Balancer:
     """Made by `skewless.balance(spark)`; also a context manager."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._gateway = Gateway(spark)
+    def __init__(self, gateway: Gateway, loop: Loop | None = None) -> None:
+        self._gateway = gateway
+        self._loop = loop
 
     def publish(self, query: StreamingQuery, table: Table) -> Swap:
         """Stores the table under the query's checkpoint and pins the next micro-batch to it. The epoch is given out here; the
-        table's own does not matter. On any error the old table stays in force."""
+        table's own does not matter. On any error the old table stays in force. A loop that runs goes on from the table."""
         if not isinstance(table, Table):
             raise TableError(f"publish takes a skewless.Table, not a {type(table).__name__}. The old table stays in force.")
         return Swap(*self._gateway.publish(query, table.encode()))
@@ -62,8 +72,24 @@ class Balancer:
         """The loads of a query's routed exchanges in the last batches, oldest first; of batch jobs without a query."""
         return [BatchLoads(*load) for load in self._gateway.loads("" if query is None else str(query.id))]
 
+    def status(self) -> Status:
+        """What the loop sees, does and has done, query by query: `print` it, or end a notebook's cell with it."""
+        if self._loop is None:
+            return Status("no loop: tables are published by hand (policy=None)")
+        return self._loop.status()
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Writes one HTML file, with plots, of all that `status` knows and the batches behind it; needs no network to read."""
+        if self._loop is None:
+            raise SettingError("there is nothing to report: this balancer has no loop (policy=None). Give balance a policy.")
+        from skewless.report import write
+
+        return write(path, self._loop.status())
+
     def stop(self) -> None:
-        """Ends the balancer. Published tables stay in force: a query's routing is part of its checkpoint."""
+        """Ends the loop, if there is one. Published tables stay in force: a query's routing is part of its checkpoint."""
+        if self._loop is not None:
+            self._loop.stop()
 
     def __enter__(self) -> Balancer:
         return self
@@ -72,8 +98,46 @@ class Balancer:
         self.stop()
 
 
-def balance(spark: SparkSession, policy: str | None = None) -> Balancer:
-    """A balancer for the session. `policy=None`, so far the only one, starts no loop: tables are published by hand."""
-    if policy is not None:
-        raise SettingError(f"policy {policy!r}: this release publishes tables by hand only. Leave policy out.")
-    return Balancer(spark)
+_started: list[tuple[Gateway, Loop]] = []
+_starting = threading.Lock()
+
+
+def balance(
+    spark: SparkSession,
+    policy: str | Policy | None = "mixed",
+    *,
+    max_imbalance: float = 0.08,
+    max_entries: int = 3000,
+    window: int = 1,
+    pace: Pace | None = None,
+    cost: CostFunction | None = None,
+    poll_seconds: float = 0.2,
+) -> Balancer:
+    """Keeps every routed streaming query of the session level from now on, on a thread of its own; stop it with `stop()`.
+
+    policy          a name (`skewless.policies.names()`), a function of (snapshot, table, limits), or None: no loop
+    max_imbalance   how far the heaviest partition may lie above the mean, as a share of the mean, before keys are moved
+    max_entries     how many keys a table may move
+    window          over how many batches costs are added up
+    pace            how eager the loop is: patience, cool-down, byte budgets (`skewless.Pace`)
+    cost            your own measure of (key_hashes, rows), in seconds, instead of rows times seconds per row
+    poll_seconds    how often the loop looks for new batches
+
+    A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
+    """
+    if policy is None:
+        return Balancer(Gateway(spark))
+    limits = Limits(max_imbalance=max_imbalance, max_entries=max_entries)
+    settings = Settings(policy, limits, Pace() if pace is None else pace, window, cost, poll_seconds)
+    gateway = Gateway(spark)
+    with _starting:
+        _started[:] = [(other, loop) for other, loop in _started if loop.running]
+        if any(gateway.same_session(other) for other, _ in _started):
+            raise SettingError(
+                "this session is balanced already, and one loop serves all its queries. Call stop() of the first balancer before "
+                "you start another, or pass policy=None to publish by hand."
+            )
+        loop = Loop(gateway, settings)
+        loop.start()
+        _started.append((gateway, loop))
+    return Balancer(gateway, loop)

@@ -155,6 +155,15 @@ class Controller:
         self._settle_pending(epoch)
         self._record(PolicyError(f"the swap to epoch {epoch} failed: {why}"))
 
+    def adopt(self, table: Table) -> None:
+        """Another table is in force than this controller's own, published by hand for example: go on from there."""
+        if self._pending is not None:
+            raise PolicyError(
+                f"epoch {table.epoch} cannot be adopted while a swap is under way. Report first how the swap ended."
+            )
+        self.table, self._hot, self._calm = table, 0, 0
+        self._status = replace(self._status, epoch=table.epoch, entries=len(table))
+
     @property
     def status(self) -> Status:
         return replace(self._status, errors=dict(self._errors))

@@ -1,140 +1,164 @@
-"""`skewless demo`: a stream with hot keys on a local cluster, levelled while it runs by one published table.
+"""`skewless demo`: one stateful stream with drifting hot keys, plain and balanced, on a local cluster.
 
 Each row costs a wait instead of work, so that more tasks than this machine has cores still show what balance gives.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from skewless import policies
-from skewless.balancer import Balancer, BatchLoads, balance
+from skewless.balancer import Balancer, balance
+from skewless.controller import Pace
 from skewless.errors import SkewlessError
-from skewless.operators.repartition import key_hash, repartition
-from skewless.policies import Limits
-from skewless.session import configure
-from skewless.snapshot import Snapshot
-from skewless.table import Table
+from skewless.session import PROVIDER, PROVIDER_KEY, configure
 
 PARTITIONS = 8
-EXECUTORS = 4
-ROWS_A_BATCH = 2_000
-WAIT_MS_A_ROW = 1.0
-BATCHES = 5
+EXECUTORS = 4  # with two task slots each: every partition has a slot, so a batch takes as long as its heaviest partition
+BATCHES = 16
+ROWS_A_BATCH = 4_000
+WAIT_MS_A_ROW = 4.0
+HOT_KEYS = 12
+HOT_SHARE = 0.6
+DRIFT_BATCHES = 6
+STOCK = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 Say = Callable[[str], None]
+Rows = dict[int, list[tuple[str, int, int]]]
 
 
-def run(say: Say = print) -> float:
-    """Runs the demo and returns how many times shorter a batch is under the table."""
+def run(say: Say = print, report: str | os.PathLike[str] = "skewless-demo.html") -> float:
+    """Runs the demo and returns how many times shorter the balanced run's batches were, all of them together."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    say(f"starting a local cluster of {EXECUTORS} one-core executors (about half a minute) ...")
+    say(f"starting a local cluster of {EXECUTORS} executors with two slots each (about half a minute) ...")
     spark = _session()
     try:
-        return _levelled(spark, say)
+        with tempfile.TemporaryDirectory(prefix="skewless-demo-") as folder:
+            return _both(spark, Path(folder), say, Path(report))
     finally:
+        spark.sparkContext.setLogLevel("OFF")
         spark.stop()
 
 
-def _levelled(spark: SparkSession, say: Say) -> float:
-    say(f"each row waits {WAIT_MS_A_ROW:g} ms, which stands for work: so {PARTITIONS} tasks show their balance on few cores")
-    with balance(spark) as balancer, tempfile.TemporaryDirectory(prefix="skewless-demo-") as folder:
-        query = _query(spark, folder)
-        _show("hashed by Spark", _wait_for(query, balancer, 1, BATCHES, say), say)
-        table = _plan(spark, say)
-        swap = balancer.publish(query, table)
-        say(f"\npublished a table of {len(table)} moves as epoch {swap.epoch}; batch {swap.batch} is the first under it")
-        last = swap.batch + BATCHES - 1
-        _show("routed by the table", _wait_for(query, balancer, swap.batch, last, say), say)
-        taken = {int(p["batchId"]): int(p["durationMs"]["addBatch"]) for p in query.recentProgress}
-        spark.sparkContext.setLogLevel("OFF")  # Spark logs a stack trace for a query that is stopped inside a batch
-        query.stop()
-        _compare(spark, folder, say)
-    before_ms = float(np.median([taken[b] for b in range(2, swap.batch)]))  # batch 1 still starts the Python workers
-    after_ms = float(np.median([taken[b] for b in range(swap.batch, last + 1)]))
-    say(f"batch time: {before_ms:.0f} ms before, {after_ms:.0f} ms after: {before_ms / after_ms:.2f} times shorter")
-    return before_ms / after_ms
-
-
-def _compare(spark: SparkSession, folder: str, say: Say) -> None:
-    """What the stream wrote against the same rows made afresh by plain Spark."""
-    written = spark.read.parquet(f"{folder}/rows").select("user", "value")
-    expected = _keys(spark.range(0, written.count()).withColumnRenamed("id", "value"))
-    same = written.exceptAll(expected).isEmpty() and expected.exceptAll(written).isEmpty()
-    say(f"\nrows written: {written.count()}; the same as plain Spark's, none lost, none doubled: {'yes' if same else 'NO'}")
+def _both(spark: SparkSession, folder: Path, say: Say, report: Path) -> float:
+    say(
+        f"the query: events.groupBy('user').applyInPandasWithState(...), {PARTITIONS} partitions, {ROWS_A_BATCH:,} rows a batch.\n"
+        f"each row waits {WAIT_MS_A_ROW:g} ms, which stands for work; {HOT_KEYS} hot users have {HOT_SHARE:.0%} of the rows, and a "
+        f"third of them\nare replaced by others every {DRIFT_BATCHES} batches."
+    )
+    inputs = _inputs()
+    say("\nplain Spark")
+    plain_ms, plain = _stream(spark, folder / "plain", inputs, STOCK, say)
+    say("\nbalanced: skewless.balance(spark), nothing else changed")
+    pace = Pace(patience=1, cooldown_seconds=0)
+    with balance(spark, max_imbalance=0.1, pace=pace) as balancer:
+        level_ms, level = _stream(spark, folder / "balanced", inputs, PROVIDER, say, balancer)
+        say("\n" + str(balancer.status()))
+        say(f"\nreport: {balancer.report(report).resolve()}")
+    factor = sum(plain_ms) / sum(level_ms)
+    say(
+        f"\nbatch time, median of {BATCHES - 1}: plain {np.median(plain_ms):,.0f} ms, balanced {np.median(level_ms):,.0f} ms\n"
+        f"all batches together: {factor:.2f} times shorter, swaps and the batches before the first one included"
+    )
+    same = plain == level
+    say(f"results identical: {'yes' if same else 'NO'} ({sum(map(len, level.values())):,} rows of {len(level)} batches compared)")
     if not same:
-        raise SkewlessError("the demo's rows differ from plain Spark's. This is a bug in Skewless: please report it.")
+        raise SkewlessError("the balanced run's rows differ from plain Spark's. This is a bug in Skewless: please report it.")
+    return factor
+
+
+def _inputs() -> list[list[str]]:
+    """The users of each batch: a few hot ones that drift, and a thousand others."""
+    rng = np.random.default_rng(3)
+    hot = [f"user-{i}" for i in rng.choice(10_000, HOT_KEYS, replace=False)]
+    batches = []
+    for batch in range(BATCHES):
+        if batch and batch % DRIFT_BATCHES == 0:
+            fresh = [f"user-{i}" for i in rng.choice(10_000, HOT_KEYS // 3, replace=False)]
+            hot = hot[len(fresh) :] + fresh
+        hot_rows = rng.choice(hot, int(ROWS_A_BATCH * HOT_SHARE))
+        cold_rows = [f"user-{i}" for i in 10_000 + rng.integers(0, 1_000, ROWS_A_BATCH - len(hot_rows))]
+        batches.append([*hot_rows, *cold_rows])
+    return batches
+
+
+def _stream(
+    spark: SparkSession, folder: Path, inputs: list[list[str]], provider: str, say: Say, balancer: Balancer | None = None
+) -> tuple[list[int], Rows]:
+    """The batch times, without the first, which starts the Python workers; and the rows of each batch."""
+    (folder / "in").mkdir(parents=True)
+    spark.conf.set(PROVIDER_KEY, provider)
+    rows: Rows = {}
+
+    def collect(batch: DataFrame, batch_id: int) -> None:
+        rows[batch_id] = sorted((r.user, r.events, r.total) for r in batch.collect())
+
+    query = _query(spark, folder).writeStream.outputMode("update").foreachBatch(collect)
+    running = query.option("checkpointLocation", str(folder / "checkpoint")).start()
+    taken = [_batch(running, folder, i, users, say, balancer) for i, users in enumerate(inputs)]
+    running.stop()
+    return taken[1:], rows
+
+
+def _batch(query: StreamingQuery, folder: Path, number: int, users: list[str], say: Say, balancer: Balancer | None) -> int:
+    lines = (json.dumps({"user": user, "value": i}) for i, user in enumerate(users))
+    hidden = folder / f".{number}"
+    hidden.write_text("\n".join(lines))
+    hidden.rename(folder / "in" / f"{number:05d}.json")
+    query.processAllAvailable()
+    done = next(p for p in reversed(query.recentProgress) if p["batchId"] == number)
+    level = ""
+    if balancer is not None:
+        time.sleep(0.5)  # a real stream has pauses between batches; the loop plans in one
+        load = balancer.loads(query)[-1]
+        level = f"   heaviest partition / mean {1 + load.imbalance:.2f}, epoch {load.epoch}"
+    say(f"  batch {number:2d}  {done['durationMs']['addBatch']:6,} ms{level}")
+    return int(done["durationMs"]["addBatch"])
+
+
+def _query(spark: SparkSession, folder: Path) -> DataFrame:
+    """What a user would have written: it does not mention Skewless."""
+    seconds = WAIT_MS_A_ROW / 1000
+
+    def totals(key: tuple[Any, ...], frames: Iterable[Any], state: GroupState) -> Iterator[Any]:
+        import pandas as pd
+
+        events, total = state.get if state.exists else (0, 0)
+        for frame in frames:
+            time.sleep(len(frame) * seconds)
+            events, total = events + len(frame), total + int(frame["value"].sum())
+        state.update((events, total))
+        yield pd.DataFrame({"user": [key[0]], "events": [events], "total": [total]})
+
+    source = spark.readStream.schema("user STRING, value LONG").option("maxFilesPerTrigger", 1).json(str(folder / "in"))
+    return source.groupBy("user").applyInPandasWithState(
+        totals, "user STRING, events LONG, total LONG", "events LONG, total LONG", "update", GroupStateTimeout.NoTimeout
+    )
 
 
 def _session() -> SparkSession:
-    builder = SparkSession.builder.appName("skewless demo").master(f"local-cluster[{EXECUTORS},1,1024]")
-    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.executor.memory": "1g"}
+    builder = SparkSession.builder.appName("skewless demo").master(f"local-cluster[{EXECUTORS},2,1024]")
+    quiet = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.executor.memory": "1g",
+        "spark.sql.shuffle.partitions": str(PARTITIONS),
+        "spark.sql.warehouse.dir": "file:" + tempfile.gettempdir() + "/skewless-warehouse",
+    }
     for key, value in quiet.items():
         builder = builder.config(key, value)
     spark = configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
-
-
-def _keys(df: DataFrame) -> DataFrame:
-    """Heavy-tailed keys: a power of a uniform number falls on few of 500 keys, none above a fair share."""
-    uniform = F.pmod(F.xxhash64("value"), F.lit(1 << 20)) / (1 << 20)
-    return df.select(F.concat(F.lit("user-"), F.floor(F.pow(uniform, F.lit(2.6)) * 500)).alias("user"), "value")
-
-
-def _query(spark: SparkSession, folder: str) -> StreamingQuery:
-    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS_A_BATCH).option("numPartitions", 4).load()
-    seconds = WAIT_MS_A_ROW / 1000
-
-    def wait(frames: Iterator[Any]) -> Iterator[Any]:
-        for frame in frames:
-            time.sleep(len(frame) * seconds)
-            yield frame
-
-    routed = repartition(_keys(source), PARTITIONS, "user").mapInPandas(wait, "user string, value long")
-    writer = routed.writeStream.format("parquet").option("path", f"{folder}/rows")
-    return writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(processingTime="1 second").start()
-
-
-def _plan(spark: SparkSession, say: Say) -> Table:
-    """What Mixed makes of the keys of a few batches."""
-    rows = _keys(spark.range(0, 10 * ROWS_A_BATCH).withColumnRenamed("id", "value"))
-    counts = rows.groupBy(key_hash("user").alias("h")).agg(F.count("*").alias("rows")).collect()
-    snapshot = Snapshot.of(Table(PARTITIONS), [row.h for row in counts], [float(row.rows) for row in counts])
-    plan = policies.get("mixed")(snapshot, Table(PARTITIONS), Limits(max_imbalance=0.02))
-    say(f"\nMixed plans in {plan.seconds * 1000:.0f} ms: imbalance {plan.imbalance_before:.2f} -> {plan.imbalance_after:.2f}")
-    return plan.table
-
-
-def _wait_for(query: StreamingQuery, balancer: Balancer, first: int, last: int, say: Say) -> list[BatchLoads]:
-    shown = first - 1
-    for _ in range(1200):
-        progress = query.lastProgress
-        done = int(progress["batchId"]) if progress else -1
-        for batch in range(shown + 1, min(done, last) + 1):
-            say(f"  batch {batch} done")
-        shown = max(shown, min(done, last))
-        if done >= last:
-            return [load for load in balancer.loads(query) if first <= load.batch <= last]
-        if not query.isActive:
-            break
-        time.sleep(0.1)
-    raise RuntimeError(f"the demo's query did not reach batch {last}: {query.exception()}")
-
-
-def _show(title: str, loads: list[BatchLoads], say: Say) -> None:
-    rows = np.sum([load.rows for load in loads], axis=0) / len(loads)
-    say(f"\n{title}: rows a batch by partition (heaviest / mean = {rows.max() / rows.mean():.2f})")
-    for partition, count in enumerate(rows):
-        say(f"  {partition}  {'#' * round(40 * count / rows.max()):40}  {count:6.0f}")

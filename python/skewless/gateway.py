@@ -5,6 +5,7 @@ Apart so that everything else deals in plain values; `Gateway.scala` is its othe
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from skewless import errors
+from skewless.observe import ObservedBatch
 
 JAVA_GATEWAY = "io.skewless.Gateway"
 _EXCEPTION = "io.skewless.SkewlessException"
@@ -58,6 +60,33 @@ class Gateway:
         return [
             (int(one.batchId()), int(one.epoch()), _longs(one.rows()), _longs(one.bytes()), _longs(one.runMs())) for one in found
         ]
+
+    def observed(self, query_id: str, after: int) -> list[ObservedBatch]:
+        """The committed batches above `after` of a query, oldest first; none if no exchange of it is routed."""
+        return [_observed(one) for one in self._call("observed", self._session, query_id, after)]
+
+    def swaps(self, query: Any) -> list[dict[str, Any]]:
+        """The committed swaps of the query's run, oldest first, as the JVM recorded them."""
+        return [json.loads(str(swap)) for swap in self._call("swaps", query._jsq)]
+
+    def active(self) -> list[Any]:
+        """The streaming queries of this session that run now."""
+        return list(self._spark.streams.active)
+
+    def alive(self) -> bool:
+        """Whether the session can still be asked anything: false once its context, or the JVM, has stopped."""
+        try:
+            context = self._spark.sparkContext._jsc
+            return context is not None and not context.sc().isStopped()
+        except Exception:
+            return False
+
+    def same_session(self, other: Gateway) -> bool:
+        """Two Python objects may stand for one session of the JVM."""
+        try:
+            return bool(self._session == other._session)
+        except Exception:
+            return False
 
     def _call(self, method: str, *arguments: Any) -> Any:
         target: Callable[..., Any] = getattr(self._java, method, None) or _no_jar
@@ -104,3 +133,19 @@ def _translated(java: Any, error: Exception) -> Exception:
 
 def _longs(java_array: Any) -> NDArray[np.int64]:
     return np.fromiter(java_array, dtype=np.int64)
+
+
+def _observed(java: Any) -> ObservedBatch:
+    """Whole arrays cross as bytes, little endian: a call an array, not a call an element."""
+    return ObservedBatch(
+        batch=int(java.batchId()),
+        epoch=int(java.epoch()),
+        batch_ms=int(java.batchMs()),
+        rows=np.frombuffer(java.rows(), dtype="<i8"),
+        bytes=np.frombuffer(java.bytes(), dtype="<i8"),
+        run_ms=np.frombuffer(java.runMs(), dtype="<i8"),
+        key_hashes=np.frombuffer(java.keyHashes(), dtype="<i4"),
+        key_rows=np.frombuffer(java.keyRows(), dtype="<i8"),
+        max_error=int(java.maxError()),
+        sample_rate=float(java.sampleRate()),
+    )

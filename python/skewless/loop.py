@@ -1,0 +1,162 @@
+"""The loop: looks at every running query again and again, on a thread of its own, and lets its watch act.
+
+Apart from the watch because it deals with what is common to all queries: which ones run, the thread, the session's end. Nothing
+that goes wrong here reaches a user's thread, and only the end of the session, or `stop`, ends the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from skewless.record import QueryRecord
+from skewless.status import Status
+from skewless.trouble import Backoff, Troubles
+from skewless.watch import QueryGateway, Settings, Watch
+
+log = logging.getLogger("skewless")
+
+KEPT_QUERIES = 20  # that have ended
+STOP_SECONDS = 10.0
+
+_Trouble = (Exception, SystemExit)  # a policy that calls sys.exit() must not end the thread either
+
+
+class LoopGateway(QueryGateway, Protocol):
+    """What the loop asks of the JVM beyond single queries."""
+
+    def active(self) -> list[Any]: ...
+    def alive(self) -> bool: ...
+
+
+class Loop:
+    """`start` runs it on a daemon thread; tests call `step` instead. `status` may be called from any thread."""
+
+    def __init__(self, gateway: LoopGateway, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
+        self._gateway, self._clock = gateway, clock
+        self._watches: dict[str, tuple[str, Watch]] = {}  # query id -> run id and its watch
+        self._backoffs: dict[str, Backoff] = {}
+        self._polling = Backoff(clock)
+        self._troubles = Troubles("the loop")
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()  # guards the three below, all that other threads read
+        self._records: tuple[QueryRecord, ...] = ()
+        self._errors: dict[str, int] = {}
+        self._over = ""
+
+    # -- from any thread -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="skewless", daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def stop(self, timeout: float = STOP_SECONDS) -> None:
+        """Asks the thread to end and waits for it; again does nothing. Published tables stay in force."""
+        self._stopping.set()
+        if self._thread is None or self._thread is threading.current_thread():
+            return
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            log.warning(
+                "the loop has not ended within %.0f s: a policy or a call to the JVM takes long; it ends after that", timeout
+            )
+
+    def status(self) -> Status:
+        with self._lock:
+            records, errors, over = self._records, self._errors, self._over
+        limits = self.settings.limits
+        told = f"policy {self.settings.policy_name}, max_imbalance {limits.max_imbalance:g}, max_entries {limits.max_entries}"
+        state = f"the loop is over: {over}" if over else "the loop is running"
+        return Status(f"{state} ({told})", records, errors, limits.max_imbalance)
+
+    # -- on the loop's thread --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self.settings.poll_seconds):
+            if not self.step():
+                return
+        self._end("stopped")
+
+    def step(self) -> bool:
+        """One look at every running query; false when there will be no other, because the session is gone. Never raises."""
+        try:
+            if not self._gateway.alive():
+                return self._session_gone()
+            if self._polling.seconds_left == 0:
+                self._look()
+        except _Trouble as error:
+            if not self._gateway.alive():
+                return self._session_gone()
+            self._troubles.note(error)
+            self._polling.failed()
+        self._tell()
+        return True
+
+    def _look(self) -> None:
+        active = {str(query.id): query for query in self._gateway.active()}
+        self._polling.succeeded()
+        for query_id, query in active.items():
+            self._visit(query_id, query)
+        for query_id, (_, watch) in self._watches.items():
+            if watch.running and query_id not in active:
+                watch.end("the query has ended")
+        self._forget()
+
+    def _visit(self, query_id: str, query: Any) -> None:
+        """Whatever goes wrong with one query stays with that query, and is tried again later."""
+        backoff = self._backoffs.setdefault(query_id, Backoff(self._clock))
+        if backoff.seconds_left > 0:
+            return
+        watch = self._watch(query_id, query)
+        try:
+            watch.step()
+            backoff.succeeded()
+        except _Trouble as error:
+            if not self._gateway.alive():
+                raise
+            watch.troubles.note(error)
+            backoff.failed()
+
+    def _watch(self, query_id: str, query: Any) -> Watch:
+        run_id = str(query.runId)
+        known_run, known = self._watches.get(query_id, ("", None))
+        if known is not None and known_run == run_id:
+            return known
+        if known is not None and known.running:
+            known.end("the query was started again")
+        name = str(query.name or "")
+        watch = Watch(query, query_id, name, self._gateway, self.settings, self._clock, known)
+        self._watches[query_id] = run_id, watch
+        return watch
+
+    def _forget(self) -> None:
+        ended = [query_id for query_id, (_, watch) in self._watches.items() if not watch.running]
+        for query_id in ended[: max(0, len(ended) - KEPT_QUERIES)]:
+            del self._watches[query_id]
+            self._backoffs.pop(query_id, None)
+
+    def _tell(self) -> None:
+        records = tuple(watch.record() for _, watch in self._watches.values())
+        with self._lock:
+            self._records, self._errors = records, self._troubles.counts
+
+    def _session_gone(self) -> bool:
+        for _, watch in self._watches.values():
+            if watch.running:
+                watch.end("the session has stopped", look=False)
+        self._tell()
+        self._end("the session has stopped")
+        return False
+
+    def _end(self, why: str) -> None:
+        with self._lock:
+            self._over = self._over or why

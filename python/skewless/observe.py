@@ -1,0 +1,171 @@
+"""From what the JVM observed of the last batches to a snapshot that policies read.
+
+Apart from the snapshot because a snapshot holds costs by whatever measure, and here the measure is made: the cost of a key is
+its rows times the seconds per row of the tasks that its partition ran. What the sketch did not name is the partition's remainder.
+
+Two partitions, one batch. Partition 0 took 2 seconds for 100 rows, partition 1 took 1 second for 50; key hash 4 had 60 rows:
+
+>>> batch = ObservedBatch(7, 0, 2500, rows=[100, 50], bytes=[1000, 500], run_ms=[2000, 1000], key_hashes=[4], key_rows=[60])
+>>> snapshot = snapshot_of([batch], Table(2))
+>>> snapshot.costs, snapshot.remainder_costs, snapshot.loads
+(array([1.2]), array([0.8, 1. ]), array([2., 1.]))
+>>> snapshot.state_bytes                   # 60 rows of 10 bytes each
+array([600.])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skewless.errors import SettingError
+from skewless.snapshot import Floats, Snapshot
+from skewless.table import Int32s, Table
+
+Int64s = NDArray[np.int64]
+CostFunction = Callable[[Int32s, Floats], ArrayLike]
+"""A user's own measure: (key hashes, their rows in the window) -> the cost of each."""
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedBatch:
+    """One committed micro-batch of one query, all its routed exchanges added up.
+
+    batch_ms       how long the whole micro-batch took
+    rows, bytes    what each partition was sent
+    run_ms         how long each partition's tasks ran; -1 where nobody knows
+    key_hashes     the heavy hitters of the batch with their estimated rows, `key_rows`
+    max_error      by how many rows such an estimate may be off
+    sample_rate    the share of the rows that the sketch looked at
+    """
+
+    batch: int
+    epoch: int
+    batch_ms: int
+    rows: Int64s
+    bytes: Int64s
+    run_ms: Int64s
+    key_hashes: Int32s
+    key_rows: Int64s
+    max_error: int = 0
+    sample_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "bytes", "run_ms", "key_rows"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.int64))
+        object.__setattr__(self, "key_hashes", np.asarray(self.key_hashes, dtype=np.int32))
+        if self.rows.ndim != 1 or not len(self.rows) == len(self.bytes) == len(self.run_ms) > 0:
+            sizes = f"{len(self.rows)} rows, {len(self.bytes)} bytes, {len(self.run_ms)} run times"
+            raise SettingError(f"batch {self.batch} was observed with {sizes}. Give one of each for every partition.")
+        if len(self.key_hashes) != len(self.key_rows):
+            raise SettingError(
+                f"batch {self.batch} was observed with {len(self.key_hashes)} key hashes and rows of {len(self.key_rows)}. "
+                "Give the rows of each key hash."
+            )
+
+    @property
+    def partitions(self) -> int:
+        return len(self.rows)
+
+
+def snapshot_of(batches: Sequence[ObservedBatch], table: Table, cost: CostFunction | None = None) -> Snapshot:
+    """The batches that ran under `table`, as one snapshot; batches of other epochs or another number of partitions are left out.
+
+    - A key's cost is its rows times the seconds per row of its partition in that batch (`seconds_per_row`). With a `cost` of
+      the user's own, the remainders cost as much per row as the tracked keys do on average.
+    - Every entry of the table is tracked, with cost 0 if the sketch does not name it, so that it can be taken back.
+    - If the sketch gives the keys of a partition more rows than the partition had, they are scaled down to what it had.
+    - State bytes are an estimate: a key's rows times the mean bytes of a row that its partition was sent in the window.
+    """
+    used = [batch for batch in batches if batch.epoch == table.epoch and batch.partitions == table.partitions]
+    hashes = np.setdiff1d(np.concatenate([table.move_hashes, *(batch.key_hashes for batch in used)]), table.split_hashes)
+    sources, n = table.route(hashes), table.partitions
+    fallback = _mean_seconds_per_row(used)
+    key_rows, key_costs, rest_rows, rest_costs = np.zeros(len(hashes)), np.zeros(len(hashes)), np.zeros(n), np.zeros(n)
+    for batch in used:
+        rows, rest = _tracked_rows(batch, hashes, sources)
+        rates = seconds_per_row(batch, fallback)
+        key_rows += rows
+        key_costs += rows * rates[sources]
+        rest_rows += rest
+        rest_costs += rest * rates
+    if cost is not None:
+        key_costs, rest_costs = _user_costs(cost, hashes, key_rows, rest_rows)
+    row_bytes = _bytes_per_row(used, n)
+    return Snapshot.of(
+        table,
+        hashes,
+        key_costs,
+        key_rows * row_bytes[sources],
+        remainder_costs=rest_costs,
+        remainder_bytes=rest_rows * row_bytes,
+        batches=tuple(batch.batch for batch in used),
+    )
+
+
+def seconds_per_row(batch: ObservedBatch, fallback: float = 1.0) -> Floats:
+    """Seconds per row of each partition; the mean of the others where rows or run time are 0 or unknown; else `fallback`.
+
+    >>> batch = ObservedBatch(0, 0, 9, rows=[10, 30, 5], bytes=[0, 0, 0], run_ms=[2000, 2000, -1], key_hashes=[], key_rows=[])
+    >>> seconds_per_row(batch)
+    array([0.2       , 0.06666667, 0.1       ])
+    """
+    known = (batch.rows > 0) & (batch.run_ms > 0)
+    if not known.any():
+        return np.full(batch.partitions, fallback)
+    seconds, rows = batch.run_ms[known] / 1000, batch.rows[known]
+    rates = np.full(batch.partitions, seconds.sum() / rows.sum())
+    rates[known] = seconds / rows
+    return rates
+
+
+def _mean_seconds_per_row(batches: Sequence[ObservedBatch]) -> float:
+    """Over all that is known; 1 if nothing is, so that at least the rows count."""
+    seconds = rows = 0.0
+    for batch in batches:
+        known = (batch.rows > 0) & (batch.run_ms > 0)
+        seconds += float(batch.run_ms[known].sum()) / 1000
+        rows += float(batch.rows[known].sum())
+    return seconds / rows if rows else 1.0
+
+
+def _tracked_rows(batch: ObservedBatch, hashes: Int32s, sources: Int32s) -> tuple[Floats, Floats]:
+    """The rows of each tracked key in the batch, and what is left of each partition's rows."""
+    rows = np.zeros(len(hashes))
+    if len(hashes):
+        at = np.minimum(np.searchsorted(hashes, batch.key_hashes), len(hashes) - 1)
+        tracked = hashes[at] == batch.key_hashes  # a split key is not
+        np.add.at(rows, at[tracked], np.maximum(batch.key_rows[tracked], 0))
+    sums = np.bincount(sources, weights=rows, minlength=batch.partitions)
+    shrink = np.ones(batch.partitions)
+    np.divide(batch.rows, sums, out=shrink, where=sums > batch.rows)
+    return rows * shrink[sources], np.maximum(0.0, batch.rows - sums * shrink)
+
+
+def _bytes_per_row(batches: Sequence[ObservedBatch], partitions: int) -> Floats:
+    rows, size = np.zeros(partitions), np.zeros(partitions)
+    for batch in batches:
+        rows += batch.rows
+        size += batch.bytes
+    per_row = np.full(partitions, size.sum() / rows.sum() if rows.any() else 0.0)
+    np.divide(size, rows, out=per_row, where=rows > 0)
+    return per_row
+
+
+def _user_costs(cost: CostFunction, hashes: Int32s, rows: Floats, rest_rows: Floats) -> tuple[Floats, Floats]:
+    """The costs that the user's function gives, and the remainders at the same mean cost a row."""
+    advice = "Give a function of (key_hashes, rows) that returns one finite number of zero or more for each key."
+    try:
+        costs = np.array(cost(hashes.copy(), rows.copy()), dtype=np.float64)
+    except Exception as error:
+        raise SettingError(f"the cost function failed: {type(error).__name__}: {error}. {advice}") from error
+    if costs.shape != hashes.shape:
+        raise SettingError(f"the cost function returned shape {costs.shape} for {len(hashes)} keys. {advice}")
+    bad = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0)))
+    if len(bad):
+        raise SettingError(f"the cost function returned {costs[bad[0]]} for key hash {hashes[bad[0]]}. {advice}")
+    mean = costs.sum() / rows.sum() if rows.any() else 1.0
+    return costs, rest_rows * mean

@@ -1,0 +1,171 @@
+"""What is remembered of a query: its last batches and swaps, as values that nobody changes.
+
+Apart from the loop, which makes them on its own thread, so that status and report can be drawn from them on any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+import numpy as np
+
+from skewless.observe import ObservedBatch, seconds_per_row
+from skewless.snapshot import Floats, imbalance_of
+
+KEPT_BATCHES = 1000
+KEPT_SWAPS = 200
+KEPT_KEYS = 20  # of a batch's heavy hitters, and of a swap's moved keys
+MEDIAN_BATCHES = 20  # what a batch usually takes is the median of so many
+
+
+@dataclass(frozen=True)
+class HotKey:
+    """A heavy hitter of one batch: its share of the batch's rows, and by how much that share may be off."""
+
+    key_hash: int
+    share: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class BatchRecord:
+    """One batch: what each partition cost in seconds, how long the whole took, and the hottest keys, hottest first."""
+
+    batch: int
+    epoch: int
+    batch_ms: int
+    rows: int
+    loads: Floats
+    entries: int
+    hot_keys: tuple[HotKey, ...] = ()
+
+    @classmethod
+    def of(cls, observed: ObservedBatch, entries: int) -> BatchRecord:
+        """
+        >>> BatchRecord.of(ObservedBatch(3, 0, 900, [6, 2], [0, 0], [600, 200], [4, 5], [5, 2], max_error=1), 0).hot_keys
+        (HotKey(key_hash=4, share=0.625, error=0.125), HotKey(key_hash=5, share=0.25, error=0.125))
+        """
+        rows = int(observed.rows.sum())
+        loads = observed.rows * seconds_per_row(observed)
+        hottest = np.argsort(-observed.key_rows, kind="stable")[:KEPT_KEYS]
+        error = min(1.0, observed.max_error / rows) if rows else 0.0
+        pairs = zip(observed.key_hashes[hottest].tolist(), observed.key_rows[hottest].tolist(), strict=True)
+        hot_keys = tuple(HotKey(key_hash, min(1.0, count / rows), error) for key_hash, count in pairs if rows)
+        return cls(observed.batch, observed.epoch, observed.batch_ms, rows, loads, entries, hot_keys)
+
+    @property
+    def imbalance(self) -> float:
+        return imbalance_of(self.loads)
+
+
+@dataclass(frozen=True)
+class SwapRecord:
+    """One swap that came into force with `batch`. What is not known is None: a query without state exports nothing.
+
+    key_hashes      of the keys that moved; the first 20 of `moved`
+    usual_ms        the median of the batches before; what the swap's own batch took more is its pause
+    before, predicted       imbalance of the plan's snapshot, and as the plan foresaw it
+    """
+
+    batch: int
+    epoch: int
+    key_hashes: tuple[int, ...]
+    moved: int
+    why: str
+    batch_ms: int
+    usual_ms: float | None = None
+    before: float | None = None
+    predicted: float | None = None
+    state_rows: int | None = None
+    bytes_moved: int | None = None
+    export_ms: int | None = None
+
+    @property
+    def pause_ms(self) -> float | None:
+        return None if self.usual_ms is None else max(0.0, self.batch_ms - self.usual_ms)
+
+    def __str__(self) -> str:
+        """One line, for a log and for a person.
+
+        >>> str(SwapRecord(12, 3, (-7, 40), 2, "gain", 900, 650.0, 0.61, 0.04, state_rows=30, bytes_moved=5200, export_ms=80))
+        'batch 12 went to epoch 3: 2 keys moved (hashes -7 40), 30 state rows, 5.2 kB, export 80 ms, batch 900 ms (250 ms longer)'
+        """
+        named = " ".join(str(key_hash) for key_hash in self.key_hashes[:5])
+        parts = [
+            f"{counted(self.moved, 'key')} moved (hashes {named}{' ...' if self.moved > 5 else ''})"
+            if self.moved
+            else "no key moved"
+        ]
+        parts += [] if self.state_rows is None else [counted(self.state_rows, "state row")]
+        parts += [] if self.bytes_moved is None else [amount(self.bytes_moved)]
+        parts += [] if self.export_ms is None else [f"export {self.export_ms} ms"]
+        longer = "" if self.pause_ms is None else f" ({self.pause_ms:.0f} ms longer)"
+        return f"batch {self.batch} went to epoch {self.epoch}: {', '.join(parts)}, batch {self.batch_ms} ms{longer}"
+
+
+@dataclass(frozen=True)
+class QueryRecord:
+    """One query, as it stood when this was made. `why` says in words what the loop does with it, or why nothing."""
+
+    query_id: str
+    name: str
+    running: bool
+    epoch: int
+    entries: int
+    why: str
+    batches: tuple[BatchRecord, ...] = ()
+    swaps: tuple[SwapRecord, ...] = ()
+    errors: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({self.query_id})" if self.name else self.query_id
+
+    @property
+    def last_batch(self) -> BatchRecord | None:
+        """The last batch that had rows; an idle one says nothing about balance."""
+        return next((batch for batch in reversed(self.batches) if batch.rows), None)
+
+    @property
+    def bytes_moved(self) -> int:
+        return sum(swap.bytes_moved or 0 for swap in self.swaps)
+
+    def realised(self, swap: SwapRecord) -> float | None:
+        """The imbalance of the first batch with rows after the swap's own, whose task times hold the migration."""
+        return next((batch.imbalance for batch in self._after(swap)), None)
+
+    def gain(self, swap: SwapRecord) -> float | None:
+        """How many times shorter batches are since the swap (up to the next one) than before it, by their medians."""
+        after = usual_ms(self._after(swap)[:MEDIAN_BATCHES])
+        return swap.usual_ms / after if after and swap.usual_ms is not None else None
+
+    def _after(self, swap: SwapRecord) -> list[BatchRecord]:
+        return [batch for batch in self.batches if batch.epoch == swap.epoch and batch.batch > swap.batch and batch.rows]
+
+
+def usual_ms(batches: Iterable[BatchRecord]) -> float | None:
+    """The median time of the last 20 batches that had rows."""
+    times = [batch.batch_ms for batch in batches if batch.rows][-MEDIAN_BATCHES:]
+    return float(median(times)) if times else None
+
+
+def counted(count: int, what: str) -> str:
+    """
+    >>> counted(1, "key"), counted(2000, "key")
+    ('1 key', '2,000 keys')
+    """
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def amount(size: float) -> str:
+    """Bytes for people.
+
+    >>> amount(812), amount(5200), amount(3.4e9)
+    ('812 B', '5.2 kB', '3.4 GB')
+    """
+    power = 0
+    while size >= 1000 and power < 4:
+        size, power = size / 1000, power + 1
+    return f"{size:.1f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}" if power else f"{size:.0f} B"

@@ -1,0 +1,167 @@
+"""`balancer.report(path)`: one HTML file with the story of every query, in words, tables and plots.
+
+Apart from the status because it shows the whole of what is remembered, not the moment. The file holds all that it shows: no
+script, no style sheet and no picture is fetched from anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from html import escape
+from pathlib import Path
+
+from skewless import svg
+from skewless.errors import SettingError
+from skewless.record import BatchRecord, QueryRecord, SwapRecord, amount, counted, usual_ms
+from skewless.status import Status, errors_html, gain_words, grid_html, hot_lines, shown
+
+DRAWN_KEYS = 8
+SWAP_COLUMNS = ("batch", "epoch", "keys", "hashes", "before", "predicted", "realised", "state rows", "bytes", "export ms",
+                "batch ms", "pause ms", "since", "why")  # fmt: skip
+
+STYLE = """
+:root { color-scheme: light }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff }
+body { max-width: 960px; margin: 2em auto; padding: 0 1em }
+h1 { font-size: 1.5em } h2 { font-size: 1.2em; margin-top: 2em; border-top: 1px solid #ddd; padding-top: 1em }
+h3 { font-size: 1em; margin: 1.6em 0 0 } svg { max-width: 100%; height: auto; display: block }
+svg text { font: 11px system-ui, sans-serif; fill: #444 } p.note, p.legend { font-size: 13px; color: #555; margin: 0.2em 0 }
+table { border-collapse: collapse; font-size: 13px }
+td, th { padding: 2px 10px 2px 0; text-align: left; border-bottom: 1px solid #eee }
+.swatch { display: inline-block; width: 11px; height: 11px; margin: 0 5px 0 12px; border: 1px solid #bbb }
+.wide { overflow-x: auto } .wide td { white-space: nowrap }
+.why { background: #f5f5f5; padding: 0.4em 0.8em }
+"""
+
+
+def write(path: str | os.PathLike[str], status: Status) -> Path:
+    """Writes the report and returns where it is."""
+    target = Path(path)
+    try:
+        target.write_text(page(status), encoding="utf-8")
+    except OSError as error:
+        raise SettingError(
+            f"the report cannot be written to {target}: {error}. Give a file in a folder that you can write."
+        ) from error
+    return target
+
+
+def page(status: Status) -> str:
+    """The report as HTML."""
+    made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+    body = [f"<h1>Skewless: what it saw and did</h1><p>{escape(status.loop)}. Made {made}.</p>", errors_html(status.errors)]
+    body += [_query(query, status.max_imbalance) for query in status.queries] or ["<p>No streaming query has been seen.</p>"]
+    head = f'<meta charset="utf-8"><title>Skewless report</title><style>{STYLE}</style>'
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
+
+
+def _query(query: QueryRecord, max_imbalance: float | None) -> str:
+    parts = [f"<h2>Query {escape(query.title)}</h2>", f"<p>{escape(summary(query))}</p>"]
+    parts.append(f'<p class="why">{"Now" if query.running else "Ended"}: {escape(query.why)}</p>')
+    parts.append(errors_html(query.errors))
+    if query.batches:
+        parts += [_plots(query, max_imbalance), _hot_table(query), _swap_table(query)]
+    return "".join(parts)
+
+
+def summary(query: QueryRecord) -> str:
+    """The story in a few sentences: what was seen, what was moved, what it gave."""
+    if not query.batches:
+        return "No batch with a routed exchange has been seen."
+    first_batch, last_batch = query.batches[0].batch, query.batches[-1].batch
+    told = [f"{len(query.batches)} batches remembered, {first_batch} to {last_batch}"]
+    first, last = _before_swaps(query), _since_last_swap(query)
+    if not query.swaps:
+        return f"{told[0]}; no swap; imbalance {_mean_imbalance(query.batches)} (heaviest partition / mean - 1)."
+    keys = sum(swap.moved for swap in query.swaps)
+    told.append(f"{counted(len(query.swaps), 'swap')} moved {counted(keys, 'key')} and {amount(query.bytes_moved)} of state")
+    pauses = [swap.pause_ms for swap in query.swaps if swap.pause_ms is not None]
+    told += [f"the longest pause was {max(pauses):.0f} ms"] if pauses else []
+    if first and last:
+        told.append(f"imbalance {_mean_imbalance(first)} before the first swap, {_mean_imbalance(last)} since the last")
+        before, after = usual_ms(first), usual_ms(last)
+        told += [f"a batch took {before:.0f} ms before and {after:.0f} ms since (medians)"] if before and after else []
+    return "; ".join(told) + "."
+
+
+def _before_swaps(query: QueryRecord) -> list[BatchRecord]:
+    return [batch for batch in query.batches if batch.batch < query.swaps[0].batch] if query.swaps else []
+
+
+def _since_last_swap(query: QueryRecord) -> list[BatchRecord]:
+    return [batch for batch in query.batches if batch.batch > query.swaps[-1].batch] if query.swaps else []
+
+
+def _mean_imbalance(batches: list[BatchRecord] | tuple[BatchRecord, ...]) -> str:
+    seen = [batch.imbalance for batch in batches if batch.rows]
+    return f"{sum(seen) / len(seen):.3f}" if seen else "-"
+
+
+# -- plots -----------------------------------------------------------------------------------------------------------
+
+
+def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
+    batches = query.batches
+    marks = tuple((swap.batch, f"e{swap.epoch}", str(swap)) for swap in query.swaps)
+    frame = svg.Frame(batches[0].batch, batches[-1].batch, marks)
+    busy = [(batch.batch, batch.imbalance if batch.rows else None) for batch in batches]
+    foreseen = [(swap.batch, swap.predicted) for swap in query.swaps if frame.first <= swap.batch]
+    moved = [(swap.batch, float(swap.bytes_moved or 0)) for swap in query.swaps if frame.first <= swap.batch]
+    hot = _hot_curves(query)
+    across = "" if max_imbalance is None else f"; dashed: max_imbalance, {max_imbalance:g}"
+    keys = ["nothing", "half the mean", "the mean", "1.5 times", "twice the mean and more"]
+    colours = [svg.HEAT[i] for i in (0, 3, 5, 8, 10)]
+    sections = [
+        ("Load of each partition", "Task time of a partition (rows) in each batch (columns), against the batch's mean. "
+         "Vertical lines mark swaps, e3: epoch 3 from here on.",
+         svg.legend(keys, colours) + svg.heat(frame, [(batch.batch, batch.loads) for batch in batches])),
+        ("Imbalance", f"Heaviest partition / mean - 1; circles: what the plan predicted{across}.",
+         svg.curves(frame, {"imbalance": busy}, level=max_imbalance, dots=foreseen)),
+        ("Batch time", "Milliseconds from start to commit.",
+         svg.curves(frame, {"batch time": [(batch.batch, float(batch.batch_ms)) for batch in batches]}, "{:,.0f} ms".format)),
+        ("Hottest keys", "Share of the rows of each batch, by key hash. A gap: the key was not among the batch's hottest.",
+         svg.legend(list(hot)) + svg.curves(frame, hot, "{:.3g}%".format)),
+        ("Table size", "Entries of the table in force.",
+         svg.curves(frame, {"entries": [(b.batch, float(b.entries)) for b in batches]}, "{:,.3g}".format, steps=True, height=90)),
+        ("State moved", "Bytes that each swap moved.", svg.bars(frame, moved, amount)),
+    ]  # fmt: skip
+    return "".join(f'<h3>{title}</h3><p class="note">{escape(note)}</p>{plot}' for title, note, plot in sections)
+
+
+def _hot_curves(query: QueryRecord) -> dict[str, list[svg.Point]]:
+    """The keys that were hottest at any time, hottest first, with their share in each batch in percent."""
+    peaks: dict[int, float] = {}
+    for batch in query.batches:
+        for key in batch.hot_keys:
+            peaks[key.key_hash] = max(peaks.get(key.key_hash, 0.0), key.share)
+    drawn = sorted(peaks, key=lambda key_hash: (-peaks[key_hash], key_hash))[:DRAWN_KEYS]
+    curves: dict[str, list[svg.Point]] = {f"hash {key_hash}": [] for key_hash in drawn}
+    for batch in query.batches:
+        shares = {key.key_hash: 100 * key.share for key in batch.hot_keys}
+        for key_hash in drawn:
+            curves[f"hash {key_hash}"].append((batch.batch, shares.get(key_hash)))
+    return curves
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _hot_table(query: QueryRecord) -> str:
+    rows = [[escape(line)] for line in hot_lines(query)]
+    return "<h3>Hottest keys of the last batch</h3>" + grid_html((), rows)
+
+
+def _swap_table(query: QueryRecord) -> str:
+    if not query.swaps:
+        return ""
+    rows = [_swap_row(query, swap) for swap in reversed(query.swaps)]
+    return f'<h3>Swaps</h3><div class="wide">{grid_html(SWAP_COLUMNS, rows)}</div>'
+
+
+def _swap_row(query: QueryRecord, swap: SwapRecord) -> list[str]:
+    hashes = " ".join(str(key_hash) for key_hash in swap.key_hashes[:5]) + (" ..." if swap.moved > 5 else "")
+    cells = [str(swap.batch), str(swap.epoch), str(swap.moved), hashes, shown(swap.before), shown(swap.predicted)]
+    cells += [shown(query.realised(swap)), shown(swap.state_rows, ",d")]
+    cells += ["-" if swap.bytes_moved is None else amount(swap.bytes_moved), shown(swap.export_ms, "d"), str(swap.batch_ms)]
+    return [escape(cell) for cell in [*cells, shown(swap.pause_ms, ".0f"), gain_words(query, swap), swap.why]]

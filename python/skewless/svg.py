@@ -1,0 +1,205 @@
+"""Small plots as SVG text: curves, bars and a heat map over the batches of a query, with its swaps marked.
+
+Apart from the report because it knows pictures and no queries; our own few lines instead of matplotlib, so that a report needs no
+extra package, no script and no network. All plots of one `Frame` share their x axis and can be read one below the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from skewless.snapshot import Floats
+
+COLOURS = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#CCBB44", "#66CCEE", "#777777", "#EE8866")
+# From below the mean (blue) through the mean (nearly white) to twice the mean and more (red).
+HEAT = ("#2166ac", "#4393c3", "#74add1", "#abd9e9", "#dcecf4", "#f4f4f4", "#fde3d0", "#fdbb84", "#f46d43", "#d73027", "#a50026")
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 900, 64, 12, 16, 24
+MOST_COLUMNS, MOST_ROWS, LABEL_WIDTH = 150, 64, 26
+
+Point = tuple[int, float | None]  # a batch and its value; None leaves a gap
+Form = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The x axis: batches from `first` to `last`, and the swaps, (batch, label, tooltip), that every plot marks."""
+
+    first: int
+    last: int
+    swaps: tuple[tuple[int, str, str], ...] = ()
+
+    def x(self, batch: float) -> float:
+        """The left edge of a batch's column."""
+        return LEFT + (batch - self.first) * (WIDTH - LEFT - RIGHT) / (self.last - self.first + 1)
+
+    def middle(self, batch: float) -> float:
+        return self.x(batch + 0.5)
+
+
+def curves(
+    frame: Frame,
+    lines: Mapping[str, Sequence[Point]],
+    form: Form = "{:g}".format,
+    *,
+    level: float | None = None,
+    dots: Sequence[Point] = (),
+    steps: bool = False,
+    height: int = 150,
+) -> str:
+    """One curve a name; `level` draws a dashed line across, `dots` hollow circles, `steps` joins points at right angles."""
+    values = [value for points in [*lines.values(), dots] for _, value in points if value is not None]
+    top = _ceiling(max([*values, level or 0.0, 0.0]))
+    body = [_axes(frame, top, form, height)]
+    if level is not None:
+        y = _y(level, top, height)
+        body.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#888" stroke-dasharray="6 4"/>')
+    for i, (name, points) in enumerate(lines.items()):
+        colour = COLOURS[i % len(COLOURS)]
+        path = _path(frame, points, top, height, steps)
+        if path:
+            body.append(
+                f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6" stroke-linejoin="round" '
+                f'stroke-linecap="round"><title>{escape(name)}</title></path>'
+            )
+    for batch, value in dots:
+        if value is not None:
+            x, y = frame.middle(batch), _y(value, top, height)
+            body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="#fff" stroke="#333" stroke-width="1.3"/>')
+    return _svg(body, height)
+
+
+def bars(frame: Frame, points: Sequence[Point], form: Form = "{:g}".format, height: int = 110) -> str:
+    """A bar at each point, wide enough to be seen."""
+    top = _ceiling(max([value or 0.0 for _, value in points], default=0.0))
+    width = max(4.0, frame.x(1) - frame.x(0) - 1)
+    body = [_axes(frame, top, form, height)]
+    for batch, value in points:
+        if value:
+            y = _y(value, top, height)
+            tall = TOP + height - y
+            place = f'x="{frame.middle(batch) - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{tall:.1f}"'
+            body.append(f'<rect {place} fill="{COLOURS[0]}"><title>batch {batch}: {escape(form(value))}</title></rect>')
+    return _svg(body, height)
+
+
+def heat(frame: Frame, columns: Sequence[tuple[int, Floats]]) -> str:
+    """Loads, one column a batch (or a few of them), one row a partition (or the heaviest of a few): colour is load / mean."""
+    partitions = max(len(loads) for _, loads in columns)
+    per_row = math.ceil(partitions / MOST_ROWS)
+    rows = math.ceil(partitions / per_row)
+    tall = min(22.0, max(4.0, 176 / rows))
+    height = round(tall * rows)
+    cells: dict[int, list[str]] = {}
+    for first, last, ratios in _buckets(columns, partitions):
+        x, width = frame.x(first), frame.x(last + 1) - frame.x(first)
+        for row in range(rows):
+            ratio = float(ratios[row * per_row : (row + 1) * per_row].max())
+            if ratio >= 0:
+                shade = min(len(HEAT) - 1, round(ratio * (len(HEAT) - 1) / 2))
+                cells.setdefault(shade, []).append(f"M{x:.1f} {TOP + row * tall:.1f}h{width:.1f}v{tall:.1f}h-{width:.1f}z")
+    body = [f'<path d="{"".join(paths)}" fill="{HEAT[shade]}"/>' for shade, paths in sorted(cells.items())]
+    for row in range(0, rows, math.ceil(rows / 8)):
+        body.append(_text(LEFT - 6, TOP + (row + 0.5) * tall + 4, str(row * per_row), "end"))
+    return _svg([*body, _batch_axis(frame, height)], height)
+
+
+def legend(names: Sequence[str], colours: Sequence[str] = COLOURS) -> str:
+    """The names with their colours, as HTML to stand above a plot."""
+    swatch = '<span class="swatch" style="background:{}"></span>{}'
+    marks = (swatch.format(colours[i % len(colours)], escape(name)) for i, name in enumerate(names))
+    return f'<p class="legend">{" ".join(marks)}</p>'
+
+
+# -- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _buckets(columns: Sequence[tuple[int, Floats]], partitions: int) -> list[tuple[int, int, Floats]]:
+    """(first batch, last batch, mean of load / mean of each partition) of up to 150 runs of batches; -1: nothing was done."""
+    size = math.ceil(len(columns) / MOST_COLUMNS)
+    buckets = []
+    for start in range(0, len(columns), size):
+        run = columns[start : start + size]
+        seen, ratios = np.zeros(partitions), np.zeros(partitions)
+        for _, loads in run:
+            if loads.any():
+                seen[: len(loads)] += 1
+                ratios[: len(loads)] += loads / loads.mean()
+        buckets.append((run[0][0], run[-1][0], np.where(seen > 0, ratios / np.maximum(seen, 1), -1.0)))
+    return buckets
+
+
+def _path(frame: Frame, points: Sequence[Point], top: float, height: int, steps: bool) -> str:
+    parts, pen_down = [], False
+    for batch, value in points:
+        if value is None:
+            pen_down = False
+            continue
+        x, y = frame.middle(batch), _y(value, top, height)
+        if not pen_down:
+            parts.append(f"M{x:.1f} {y:.1f}h0")  # a lone point is still drawn, as a dot
+        else:
+            parts.append(f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}")
+        pen_down = True
+    return "".join(parts)
+
+
+def _axes(frame: Frame, top: float, form: Form, height: int) -> str:
+    lines = []
+    step = top / round(top / _nice(top / 4))
+    for i in range(round(top / step) + 1):
+        y = _y(i * step, top, height)
+        lines.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{"#999" if i == 0 else "#e4e4e4"}"/>')
+        lines.append(_text(LEFT - 6, y + 4, form(i * step), "end"))
+    return "".join(lines) + _batch_axis(frame, height)
+
+
+def _batch_axis(frame: Frame, height: int) -> str:
+    parts = []
+    step = max(1, round(_nice((frame.last - frame.first + 1) / 10)))
+    for batch in range(math.ceil(frame.first / step) * step, frame.last + 1, step):
+        parts.append(_text(frame.middle(batch), TOP + height + 15, str(batch), "middle"))
+    labelled = -math.inf
+    for batch, label, words in frame.swaps:
+        if frame.first <= batch <= frame.last:
+            x, title = frame.x(batch), f"<title>{escape(words)}</title>"
+            parts.append(f'<path d="M{x:.1f} {TOP - 2}V{TOP + height}" stroke="#555" stroke-dasharray="3 3">{title}</path>')
+            if x - labelled >= LABEL_WIDTH:
+                parts.append(_text(x, TOP - 5, label, "middle"))
+                labelled = x
+    return "".join(parts)
+
+
+def _text(x: float, y: float, words: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _svg(body: Sequence[str], height: int) -> str:
+    whole = TOP + height + BOTTOM
+    return f'<svg viewBox="0 0 {WIDTH} {whole}" width="{WIDTH}" height="{whole}" role="img">{"".join(body)}</svg>'
+
+
+def _y(value: float, top: float, height: int) -> float:
+    return TOP + height * (1 - value / top)
+
+
+def _nice(step: float) -> float:
+    """The nearest of 1, 2, 5, 10, ... that is not below.
+
+    >>> _nice(0.3), _nice(7), _nice(20)
+    (0.5, 10.0, 20.0)
+    """
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(power * lead for lead in (1, 2, 5, 10) if power * lead >= step * (1 - 1e-9))
+
+
+def _ceiling(value: float) -> float:
+    """A round number at or above the value; 1 for no value at all."""
+    if not value > 0:
+        return 1.0
+    step = _nice(value / 4)
+    return step * math.ceil(value / step * (1 - 1e-9))

@@ -1,0 +1,278 @@
+"""One run of one query under the loop's eyes: its batches go to a controller, whose swaps are published and reported back.
+
+Apart from the loop, which knows all queries and the thread, and from the controller, which knows neither batches nor a gateway.
+It knows no Spark: what it calls is a `QueryGateway`, in tests a few lines of Python.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from skewless import policies
+from skewless.controller import Controller, Decision, Pace
+from skewless.errors import QueryError, SettingError
+from skewless.observe import CostFunction, ObservedBatch, snapshot_of
+from skewless.plan import Plan
+from skewless.policies import Limits, Policy
+from skewless.record import KEPT_BATCHES, KEPT_KEYS, KEPT_SWAPS, BatchRecord, QueryRecord, SwapRecord, usual_ms
+from skewless.swap_cost import SwapCost
+from skewless.table import Table, diff
+from skewless.trouble import Backoff, Troubles, words_of
+
+log = logging.getLogger("skewless")
+
+REFUSED_FOR_GOOD = "cannot take a table"  # RunningQueries.scala begins every such refusal with these words
+
+
+class QueryGateway(Protocol):
+    """What is asked of the JVM about one query; `gateway.Gateway` is the real one."""
+
+    def observed(self, query_id: str, after: int, /) -> list[ObservedBatch]: ...
+    def publish(self, query: Any, table: bytes, /) -> tuple[int, int]: ...
+    def latest(self, query: Any, /) -> bytes | None: ...
+    def swaps(self, query: Any, /) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may set of the loop; checked here, so that a mistake is told where it was made."""
+
+    policy: str | Policy = "mixed"
+    limits: Limits = field(default_factory=Limits)
+    pace: Pace = field(default_factory=Pace)
+    window: int = 1
+    cost: CostFunction | None = None
+    poll_seconds: float = 0.2
+
+    def __post_init__(self) -> None:
+        if isinstance(self.policy, str):
+            policies.get(self.policy)
+        elif not callable(self.policy):
+            raise SettingError(f"policy is {self.policy!r}. Give a policy's name, a function, or None to publish by hand.")
+        if not isinstance(self.pace, Pace):
+            raise SettingError(f"pace is {self.pace!r}. Give a skewless.Pace, or leave it out.")
+        if self.cost is not None and not callable(self.cost):
+            raise SettingError(f"cost is {self.cost!r}. Give a function of (key_hashes, rows), or leave it out.")
+        if isinstance(self.window, bool) or not isinstance(self.window, int) or not 1 <= self.window <= KEPT_BATCHES:
+            raise SettingError(f"window is {self.window!r}. Give a whole number of batches from 1 to {KEPT_BATCHES}.")
+        if not 0 < self.poll_seconds <= 3600:
+            raise SettingError(f"poll_seconds is {self.poll_seconds!r}. Give a number of seconds above 0, 3600 at most.")
+
+    @property
+    def policy_name(self) -> str:
+        return self.policy if isinstance(self.policy, str) else getattr(self.policy, "__name__", type(self.policy).__name__)
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A published swap whose first batch has not been seen yet."""
+
+    plan: Plan
+    why: str
+    epoch: int
+    batch: int
+
+
+class Watch:
+    """One run of a query; `earlier` is the watch of its run before, whose memory is taken over. Call it from one thread."""
+
+    def __init__(
+        self,
+        query: Any,
+        query_id: str,
+        name: str,
+        gateway: QueryGateway,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        earlier: Watch | None = None,
+    ) -> None:
+        self.query, self.query_id, self.name, self.running = query, query_id, name, True
+        self._gateway, self._settings, self._clock = gateway, settings, clock
+        self._controller: Controller | None = None
+        self._pending: _Pending | None = None
+        self._recent: deque[ObservedBatch] = deque(maxlen=settings.window)
+        self._publishing = Backoff(clock)
+        self._left_alone = False
+        self._first_look = True
+        self._why = "no batch with a routed exchange yet"
+        if earlier is None:
+            self._last = -1
+            self._batches: deque[BatchRecord] = deque(maxlen=KEPT_BATCHES)
+            self._swaps: deque[SwapRecord] = deque(maxlen=KEPT_SWAPS)
+            self._cost = SwapCost()
+            self.troubles = Troubles(f"query {name or query_id}")
+        else:
+            self._last, self._batches, self._swaps = earlier._last, earlier._batches, earlier._swaps
+            self._cost, self.troubles = earlier._cost, earlier.troubles
+            self.troubles.absorb({} if earlier._controller is None else earlier._controller.status.errors)
+
+    def step(self) -> None:
+        """Takes in the batches committed since the last step. Batches found at the first look are remembered but not acted on:
+        they may be of an earlier run, and a table is published only to a run that has planned a batch."""
+        for batch in self._fresh():
+            own_swap = self._take(batch)
+            if not (own_swap or self._first_look):
+                self._decide(batch)
+        self._first_look = False
+
+    def end(self, why: str, look: bool = True) -> None:
+        """The run is over: a last look for batches, then no swap is awaited any more."""
+        try:
+            for batch in self._fresh() if look else ():
+                self._take(batch)
+        except Exception as error:
+            self.troubles.note(error)
+        if self._pending is not None and self._controller is not None:
+            self._fail(self._controller, self._pending, f"{why} before a batch ran under it")
+        self.running, self._why = False, why
+
+    def record(self) -> QueryRecord:
+        """All that is known now, as a value."""
+        status = None if self._controller is None else self._controller.status
+        errors = dict(Counter(self.troubles.counts) + Counter({} if status is None else status.errors))
+        epoch, entries = (0, 0) if status is None else (status.epoch, status.entries)
+        batches, swaps = tuple(self._batches), tuple(self._swaps)
+        return QueryRecord(self.query_id, self.name, self.running, epoch, entries, self._why, batches, swaps, errors)
+
+    # -- batches ---------------------------------------------------------------------------------------------------
+
+    def _fresh(self) -> list[ObservedBatch]:
+        """New batches in order, each once, whatever the JVM sends again."""
+        found = {batch.batch: batch for batch in self._gateway.observed(self.query_id, self._last) if batch.batch > self._last}
+        return [found[number] for number in sorted(found)]
+
+    def _take(self, batch: ObservedBatch) -> bool:
+        """Remembers a batch and settles what it proves about tables; says whether it is the first one under a new table."""
+        self._last = batch.batch
+        controller = self._controller or self._start(batch)
+        own_swap = self._settle(controller, batch)
+        self._batches.append(BatchRecord.of(batch, len(controller.table)))
+        if not own_swap:  # its task times hold the migration: no measure of what is to come
+            self._recent.append(batch)
+        return own_swap
+
+    def _start(self, batch: ObservedBatch) -> Controller:
+        settings = self._settings
+        self._controller = Controller(
+            self._newest_table(batch),
+            settings.policy,
+            limits=settings.limits,
+            pace=settings.pace,
+            cost=self._cost,
+            clock=self._clock,
+        )
+        return self._controller
+
+    def _newest_table(self, batch: ObservedBatch) -> Table:
+        found = self._gateway.latest(self.query)
+        table = Table(batch.partitions) if found is None else Table.decode(found)
+        # An exchange of another number of partitions is hashed plainly, under the same epoch.
+        return table if table.partitions == batch.partitions else Table(batch.partitions, epoch=table.epoch)
+
+    def _settle(self, controller: Controller, batch: ObservedBatch) -> bool:
+        pending = self._pending
+        if pending is not None and batch.epoch == pending.epoch:
+            self._finish(controller, pending, batch)
+            return True
+        if pending is not None and batch.epoch > pending.epoch:
+            self._fail(
+                controller, pending, f"batch {batch.batch} ran under epoch {batch.epoch}, which was published by someone else"
+            )
+        elif pending is not None and batch.batch >= pending.batch and batch.rows.any():
+            self._fail(controller, pending, f"batch {batch.batch} still ran under epoch {batch.epoch}")
+        if self._pending is None and (batch.epoch > controller.table.epoch or batch.partitions != controller.table.partitions):
+            return self._adopt(controller, batch)
+        return False
+
+    def _adopt(self, controller: Controller, batch: ObservedBatch) -> bool:
+        """Goes on from a table that someone else published."""
+        old, new = controller.table, self._newest_table(batch)
+        controller.adopt(new)
+        if new.epoch != batch.epoch or old.partitions != new.partitions:
+            return False
+        moved = [change.key_hash for change in diff(old, new)]
+        hashes, usual = tuple(moved[:KEPT_KEYS]), usual_ms(self._batches)
+        self._remember(SwapRecord(batch.batch, new.epoch, hashes, len(moved), "published by hand", batch.batch_ms, usual))
+        return True
+
+    # -- swaps -----------------------------------------------------------------------------------------------------
+
+    def _decide(self, batch: ObservedBatch) -> None:
+        controller, wait = self._controller, self._publishing.seconds_left
+        if controller is None or self._left_alone:
+            return
+        if wait > 0:
+            self._why = f"backing off: {wait:.0f} s until a table is published again, after an error"
+            return
+        if batch.epoch != controller.table.epoch:
+            self._why = f"waiting: batch {batch.batch} ran under epoch {batch.epoch}, epoch {controller.table.epoch} is to come"
+            return
+        try:
+            snapshot = snapshot_of(self._recent, controller.table, self._settings.cost)
+        except Exception as error:
+            self.troubles.note(error)
+            self._why = f"error: {words_of(error)}"
+            return
+        decision = controller.observe(snapshot)
+        self._why = decision.why
+        if decision.action == "swap" and decision.plan is not None:
+            self._publish(controller, decision, decision.plan)
+
+    def _publish(self, controller: Controller, decision: Decision, plan: Plan) -> None:
+        try:
+            epoch, first = self._gateway.publish(self.query, plan.table.encode())
+        except Exception as error:
+            controller.failed(plan.table.epoch, words_of(error))
+            self._publishing.failed()
+            self._left_alone = isinstance(error, QueryError) and REFUSED_FOR_GOOD in str(error)
+            self._why = f"left alone: {error}" if self._left_alone else f"error: {words_of(error)}"
+            return
+        self._publishing.succeeded()
+        self._pending = _Pending(plan, decision.why, epoch, first)
+        self._why = f"swapping to epoch {epoch} with batch {first}; {decision.why}"
+
+    def _finish(self, controller: Controller, pending: _Pending, batch: ObservedBatch) -> None:
+        self._pending = None
+        moved, usual = self._moved_by(pending.epoch), usual_ms(self._batches)
+        longer_ms = 0.0 if usual is None else max(0.0, batch.batch_ms - usual)
+        controller.finished(pending.epoch, moved.get("exportMs", longer_ms) / 1000)
+        self._why = f"swapped: epoch {pending.epoch} is in force since batch {batch.batch}; {pending.why}"
+        hashes = pending.plan.moves.key_hashes
+        self._remember(
+            SwapRecord(
+                batch=batch.batch,
+                epoch=pending.epoch,
+                key_hashes=tuple(hashes[:KEPT_KEYS].tolist()),
+                moved=len(hashes),
+                why=pending.why,
+                batch_ms=batch.batch_ms,
+                usual_ms=usual,
+                before=pending.plan.imbalance_before,
+                predicted=pending.plan.imbalance_after,
+                state_rows=moved.get("rows"),
+                bytes_moved=moved.get("bytes"),
+                export_ms=moved.get("exportMs"),
+            )
+        )
+
+    def _moved_by(self, epoch: int) -> dict[str, Any]:
+        """What the JVM recorded of a swap; nothing for a query without state."""
+        try:
+            return next((swap for swap in self._gateway.swaps(self.query) if swap.get("epoch") == epoch), {})
+        except Exception as error:
+            self.troubles.note(error)
+            return {}
+
+    def _fail(self, controller: Controller, pending: _Pending, why: str) -> None:
+        self._pending = None
+        controller.failed(pending.epoch, why)
+        self._why = f"error: the swap to epoch {pending.epoch} failed: {why}"
+
+    def _remember(self, swap: SwapRecord) -> None:
+        self._swaps.append(swap)
+        log.info("query %s: %s", self.name or self.query_id, swap)

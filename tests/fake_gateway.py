@@ -1,0 +1,126 @@
+"""A gateway without a JVM: queries whose batches are routed by whatever table was published, as Spark would route them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from skewless.observe import ObservedBatch
+from skewless.table import Table, diff
+
+MS_PER_ROW = 10
+SKEWED = {0: 40, 2: 40, 4: 10, 6: 10}  # rows by key hash, all at home in partition 0 of 2
+LEVEL = {0: 40, 1: 40, 4: 10, 5: 10}
+
+
+class Clock:
+    """Time that passes only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(eq=False)
+class FakeQuery:
+    """A query with its checkpoint: tables, the batches they are pinned to, and the batches that were committed."""
+
+    id: str = "query-1"
+    runId: str = "run-1"  # noqa: N815
+    name: str | None = "clicks"
+    partitions: int = 2
+    pins: list[tuple[int, Table]] = field(default_factory=list)
+    committed: list[ObservedBatch] = field(default_factory=list)
+    swaps: list[dict[str, Any]] = field(default_factory=list)
+    keeps_state: bool = True
+    planned_ahead: int = 0  # batches that a published table comes too late for
+    lock: Any = field(default_factory=threading.RLock)  # as in the JVM: no batch is planned while a table is being pinned
+
+    @property
+    def next_batch(self) -> int:
+        return self.committed[-1].batch + 1 if self.committed else 0
+
+    def table_at(self, batch: int) -> Table:
+        return next((table for first, table in reversed(self.pins) if first <= batch), Table(self.partitions))
+
+    def publish(self, table: Table) -> tuple[int, int]:
+        with self.lock:
+            epoch, first = len(self.pins) + 1, self.next_batch + self.planned_ahead
+            self.pins.append((first, table.with_epoch(epoch)))
+            return epoch, first
+
+    def run(self, rows: dict[int, int], times: int = 1) -> None:
+        """Commits batches with these rows by key hash; a swap's own batch takes 600 ms longer."""
+        for _ in range(times):
+            with self.lock:
+                self._run(self.next_batch, rows)
+
+    def _run(self, batch: int, rows: dict[int, int]) -> None:
+        table, before = self.table_at(batch), self.table_at(batch - 1)
+        hashes, counts = np.array(list(rows), dtype=np.int32), np.array(list(rows.values()), dtype=np.int64)
+        loads = np.bincount(table.route(hashes), weights=counts, minlength=self.partitions).astype(np.int64)
+        swapped = table.epoch != before.epoch
+        batch_ms = int(loads.max()) * MS_PER_ROW + (600 if swapped else 0)
+        order = np.argsort(-counts, kind="stable")
+        if swapped and self.keeps_state:
+            moved = len(diff(before, table))
+            record = {"batch": batch, "epoch": table.epoch, "fromEpoch": before.epoch, "keyHashes": moved, "rows": 3 * moved}
+            self.swaps.append(record | {"bytes": 1000 * moved, "exportMs": 120, "batchMs": batch_ms})
+        sketch = (hashes[order], counts[order])
+        self.committed.append(ObservedBatch(batch, table.epoch, batch_ms, loads, loads * 100, loads * MS_PER_ROW, *sketch, 1))
+
+
+class FakeGateway:
+    """Serves fake queries; `fail` names the calls that raise, with what."""
+
+    def __init__(self, *queries: FakeQuery) -> None:
+        self.queries = list(queries)
+        self.ended: list[FakeQuery] = []
+        self.published: list[tuple[str, Table]] = []
+        self.calls = 0
+        self.fail: dict[str, BaseException] = {}
+        self.is_alive = True
+        self.repeat = False  # whether batches that were handed out come again
+
+    def active(self) -> list[FakeQuery]:
+        self._may_fail("active")
+        return list(self.queries)
+
+    def alive(self) -> bool:
+        return self.is_alive
+
+    def same_session(self, other: object) -> bool:
+        return True
+
+    def observed(self, query_id: str, after: int) -> list[ObservedBatch]:
+        self._may_fail("observed")
+        found = next((query.committed for query in [*self.queries, *self.ended] if query.id == query_id), [])
+        return [batch for batch in found if self.repeat or batch.batch > after]
+
+    def publish(self, query: FakeQuery, table: bytes) -> tuple[int, int]:
+        self.calls += 1
+        self._may_fail("publish")
+        self.published.append((query.id, Table.decode(table)))
+        return query.publish(Table.decode(table))
+
+    def latest(self, query: FakeQuery) -> bytes | None:
+        self._may_fail("latest")
+        return query.pins[-1][1].encode() if query.pins else None
+
+    def swaps(self, query: FakeQuery) -> list[dict[str, Any]]:
+        self._may_fail("swaps")
+        return query.swaps
+
+    def end(self, query: FakeQuery) -> None:
+        """The query runs no more; what was observed of it can still be asked for."""
+        self.queries.remove(query)
+        self.ended.append(query)
+
+    def _may_fail(self, call: str) -> None:
+        if call in self.fail:
+            raise self.fail[call]

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import skewless
+from fake_gateway import SKEWED, FakeGateway, FakeQuery
+from skewless import balancer as module
+from skewless.balancer import balance
+from skewless.errors import PolicyError, SettingError, TableError
+
+SPARK: Any = object()
+
+
+@pytest.fixture
+def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGateway]:
+    fake = FakeGateway(FakeQuery())
+    monkeypatch.setattr(module, "Gateway", lambda spark: fake)
+    yield fake
+    for _, loop in module._started:
+        loop.stop()
+
+
+def wait_for(condition: Any) -> None:
+    import time
+
+    for _ in range(2000):
+        if condition():
+            return
+        time.sleep(0.005)
+    raise AssertionError("nothing happened within ten seconds")
+
+
+def test_by_default_a_loop_levels_what_runs(gateway: FakeGateway, tmp_path: Path) -> None:
+    [query] = gateway.queries
+    with balance(SPARK, pace=skewless.Pace(patience=1), poll_seconds=0.001) as balancer:
+        wait_for(lambda: balancer.status().queries)
+        query.run(SKEWED)
+        wait_for(lambda: gateway.published)
+        query.run(SKEWED)
+        wait_for(lambda: balancer.status().queries[0].swaps)
+        assert "epoch 1, 2 entries" in str(balancer.status())
+        assert balancer.report(tmp_path / "report.html").read_text(encoding="utf-8").count("<svg") == 6
+    assert "the loop is over: stopped" in str(balancer.status())
+    balancer.stop()
+
+
+def test_by_hand_nothing_runs(gateway: FakeGateway) -> None:
+    [query] = gateway.queries
+    balancer = balance(SPARK, policy=None)
+    assert str(balancer.status()).startswith("no loop: tables are published by hand")
+    with pytest.raises(SettingError, match="no loop"):
+        balancer.report("report.html")
+    swap = balancer.publish(query, skewless.Table(2, {0: 1}))  # type: ignore[arg-type]
+    assert swap == skewless.Swap(epoch=1, batch=0)
+    assert balancer.table(query) == skewless.Table(2, {0: 1}, epoch=1)  # type: ignore[arg-type]
+    with pytest.raises(TableError, match=r"publish takes a skewless\.Table, not a dict"):
+        balancer.publish(query, {0: 1})  # type: ignore[arg-type]
+    balancer.stop()
+
+
+def test_a_session_has_one_loop_at_a_time(gateway: FakeGateway) -> None:
+    first = balance(SPARK)
+    with pytest.raises(SettingError, match=r"balanced already.*Call stop\(\) of the first balancer"):
+        balance(SPARK)
+    balance(SPARK, policy=None)
+    first.stop()
+    balance(SPARK).stop()
+
+
+def test_a_loop_whose_session_is_gone_makes_room(gateway: FakeGateway) -> None:
+    first = balance(SPARK, poll_seconds=0.001)
+    gateway.is_alive = False
+    wait_for(lambda: "the session has stopped" in str(first.status()))
+    wait_for(lambda: not module._started[0][1].running)
+    gateway.is_alive = True
+    balance(SPARK).stop()
+
+
+def test_other_sessions_have_loops_of_their_own(gateway: FakeGateway) -> None:
+    gateway.same_session = lambda other: False  # type: ignore[method-assign]
+    first, second = balance(SPARK), balance(SPARK)
+    first.stop()
+    second.stop()
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "words"),
+    [
+        ({"policy": "magic"}, PolicyError, "no policy 'magic'"),
+        ({"max_imbalance": -1}, SettingError, "max_imbalance is -1"),
+        ({"max_entries": 1.5}, SettingError, r"max_entries is 1\.5"),
+        ({"window": 0}, SettingError, "window is 0"),
+    ],
+)
+def test_a_bad_setting_is_told_to_the_caller_and_starts_nothing(
+    gateway: FakeGateway, bad: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    running = len(module._started)
+    with pytest.raises(error, match=words):
+        balance(SPARK, **bad)
+    assert len(module._started) == running
+
+
+def test_importing_skewless_stays_light() -> None:
+    code = (
+        "import sys, skewless, skewless.policies, skewless.watch, skewless.loop, skewless.report; skewless.Pace, skewless.Status;"
+        "sys.exit(any(name.split('.')[0] in ('pyspark', 'py4j', 'matplotlib', 'numba') for name in sys.modules))"
+    )
+    path = ":".join(entry for entry in sys.path if entry)
+    assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=False).returncode == 0
+
+
+def test_the_plain_data_types_are_at_hand() -> None:
+    assert skewless.policies.names()
+    assert skewless.Snapshot.of(skewless.Table(2), [0], [1.0]).imbalance == 1.0
+    assert {"Pace", "Plan", "Snapshot", "Status", "policies"} <= set(skewless.__all__)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skewless.errors import SessionError
+from skewless.gateway import Gateway
+
+
+class JavaBatch:
+    """What the JVM hands over: getters, arrays as little-endian bytes."""
+
+    values = {  # noqa: RUF012
+        "batchId": 7,
+        "epoch": 2,
+        "partitions": 2,
+        "batchMs": 850,
+        "rows": struct.pack("<2q", 5, 1 << 40),
+        "bytes": struct.pack("<2q", 50, 90),
+        "runMs": struct.pack("<2q", 12, -1),
+        "keyHashes": struct.pack("<3i", -7, 2147483647, 0),
+        "keyRows": struct.pack("<3q", 4, 3, 1),
+        "maxError": 1,
+        "sampleRate": 0.25,
+    }
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda: self.values[name]
+
+
+class JavaGateway:
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+
+    def check(self, session: object) -> None: ...
+
+    def observed(self, *arguments: object) -> list[JavaBatch]:
+        self.asked.append(arguments)
+        return [JavaBatch()]
+
+    def swaps(self, query: object) -> list[str]:
+        return [json.dumps({"epoch": 3, "exportMs": 12, "query": query})]
+
+
+def spark(java: object = None, context: object = None) -> Any:
+    jvm = SimpleNamespace(io=SimpleNamespace(skewless=SimpleNamespace(Gateway=java or JavaGateway())))
+    streams = SimpleNamespace(active=["a query"])
+    return SimpleNamespace(_jsparkSession="session", _jvm=jvm, streams=streams, sparkContext=SimpleNamespace(_jsc=context))
+
+
+def test_an_observed_batch_crosses_as_whole_arrays() -> None:
+    java = JavaGateway()
+    [batch] = Gateway(spark(java)).observed("q", 6)
+    assert java.asked == [("session", "q", 6)]
+    assert (batch.batch, batch.epoch, batch.partitions, batch.batch_ms) == (7, 2, 2, 850)
+    assert (batch.max_error, batch.sample_rate) == (1, 0.25)
+    assert batch.rows.tolist() == [5, 1 << 40]
+    assert batch.bytes.tolist() == [50, 90]
+    assert batch.run_ms.tolist() == [12, -1]
+    assert batch.key_hashes.tolist() == [-7, 2147483647, 0]
+    assert batch.key_hashes.dtype == np.int32
+    assert batch.key_rows.tolist() == [4, 3, 1]
+
+
+def test_swaps_come_as_dictionaries() -> None:
+    assert Gateway(spark()).swaps(SimpleNamespace(_jsq="q")) == [{"epoch": 3, "exportMs": 12, "query": "q"}]
+
+
+def test_active_queries_are_those_of_the_session() -> None:
+    assert Gateway(spark()).active() == ["a query"]
+
+
+@pytest.mark.parametrize(
+    ("context", "alive"),
+    [
+        (None, False),
+        (SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False)), True),
+        (SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: True)), False),
+        (SimpleNamespace(sc=lambda: 1 / 0), False),
+    ],
+)
+def test_a_session_that_cannot_be_asked_is_not_alive(context: object, alive: bool) -> None:
+    assert Gateway(spark(context=context)).alive() is alive
+
+
+def test_a_jar_without_the_call_is_told_as_such() -> None:
+    gateway = Gateway(spark(SimpleNamespace(check=lambda session: None)))
+    with pytest.raises(SessionError, match="jar"):
+        gateway.observed("q", 0)

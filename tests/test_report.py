@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fake_gateway import LEVEL, SKEWED, Clock, FakeGateway, FakeQuery
+from markup import check_html
+from records import drifting
+from skewless.errors import SettingError
+from skewless.loop import Loop
+from skewless.record import BatchRecord, QueryRecord
+from skewless.report import page, summary, write
+from skewless.status import Status
+from skewless.watch import Settings
+
+TITLES = ("Load of each partition", "Imbalance", "Batch time", "Hottest keys", "Table size", "State moved", "Swaps")
+
+
+def test_a_report_holds_every_plot_and_nothing_from_elsewhere(tmp_path: Path) -> None:
+    status = drifting()
+    path = write(tmp_path / "report.html", status)
+    html = path.read_text(encoding="utf-8")
+    text = check_html(html)
+    assert html.startswith("<!DOCTYPE html>")
+    assert html.count("<svg") == 6
+    for title in TITLES:
+        assert f"<h3>{title}</h3>" in html
+    [query] = status.queries
+    assert query.swaps
+    for swap in query.swaps:
+        assert html.count(f"<title>{swap}</title>") == 6  # marked in every plot
+        assert str(swap.key_hashes[0]) in text
+    assert f"hash {query.batches[-1].hot_keys[0].key_hash}" in text
+    assert "clicks &lt;b&gt;" in html
+    assert "dashed: max_imbalance, 0.1" in text
+
+
+def test_the_summary_tells_what_the_swaps_gave() -> None:
+    [query] = drifting(24).queries
+    words = summary(query)
+    assert re.match(r"24 batches remembered, 0 to 23; \d+ swaps? moved \d+ keys and [\d.]+ kB of state; the longest pause", words)
+    before, since = (float(found) for found in re.findall(r"imbalance (\S+) before the first swap, (\S+) since", words)[0])
+    assert before > 0.3
+    assert since < 0.15
+    first, then = (float(found) for found in re.findall(r"a batch took (\d+) ms before and (\d+) ms since", words)[0])
+    assert first > then
+
+
+def test_a_level_query_has_a_report_without_swaps() -> None:
+    query = FakeQuery()
+    loop = Loop(FakeGateway(query), Settings(), Clock())
+    query.run(LEVEL, 3)
+    loop.step()
+    text = check_html(page(loop.status()))
+    assert "3 batches remembered, 0 to 2; no swap; imbalance 0.000" in text
+    assert "Swaps" not in text
+
+
+@pytest.mark.parametrize("rows", [{}, {5: 1}, SKEWED])
+@pytest.mark.parametrize("partitions", [1, 2, 300])
+@pytest.mark.parametrize("batches", [1, 2, 700])
+def test_odd_shapes_are_drawn(rows: dict[int, int], partitions: int, batches: int) -> None:
+    query = FakeQuery(partitions=partitions)
+    loop = Loop(FakeGateway(query), Settings(), Clock())
+    query.run(rows, batches)
+    loop.step()
+    html = page(loop.status())
+    check_html(html)
+    assert len(html) < 1_000_000
+
+
+def test_a_query_whose_partitions_changed_in_number_is_drawn() -> None:
+    batches = tuple(BatchRecord(i, 0, 10, 5, np.ones(2 + i), 0) for i in range(4))
+    check_html(page(Status("", (QueryRecord("q", "", True, 0, 0, "", batches),))))
+
+
+def test_a_query_without_batches_and_a_loop_without_queries_are_told() -> None:
+    nothing = QueryRecord("q", "", False, 0, 0, "the query has ended", errors={"OSError: <x>": 4})
+    text = check_html(page(Status("over", (nothing,))))
+    assert "No batch with a routed exchange has been seen." in text
+    assert "error, 4 times: OSError: <x>" in text
+    assert "No streaming query has been seen." in check_html(page(Status("over")))
+
+
+def test_swaps_older_than_the_batches_remembered_do_not_break_the_plots() -> None:
+    [query] = drifting(60).queries
+    later = replace(query, batches=query.batches[-5:])
+    html = page(Status("", (later,)))
+    check_html(html)
+    assert len(query.swaps) > 1
+    assert f"<title>{query.swaps[0]}</title>" not in html
+
+
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"the report cannot be written to .*nowhere.*Give a file"):
+        write(tmp_path / "nowhere" / "report.html", Status(""))

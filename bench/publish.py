@@ -23,7 +23,7 @@ def main() -> None:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = skewless.configure(builder.config("spark.ui.showConsoleProgress", "false")).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    balancer = skewless.balance(spark)
+    balancer = skewless.balance(spark, policy=None)
     with tempfile.TemporaryDirectory() as checkpoint:
         stream = spark.readStream.format("rate").load()
         writer = skewless.repartition(stream, 64, "value").writeStream.format("noop").option("checkpointLocation", checkpoint)

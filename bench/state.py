@@ -88,7 +88,7 @@ def _steady(spark: SparkSession, home: Path, rounds: int) -> None:
     for stream in streams.values():
         stream.batch(np.arange(keys), 100)
     hashes = _hashes(spark, np.arange(3_000))
-    skewless.balance(spark).publish(
+    skewless.balance(spark, policy=None).publish(
         streams["Skewless, 3,000 entries"].query, skewless.Table.of_moves(PARTITIONS, hashes, (hashes + 1) % PARTITIONS)
     )
     times: dict[str, list[int]] = {name: [] for name in streams}
@@ -109,7 +109,7 @@ def _steady(spark: SparkSession, home: Path, rounds: int) -> None:
 def _swaps(spark: SparkSession, home: Path, keys: int, payload_bytes: int) -> None:
     spark.conf.set(PROVIDER, "org.apache.spark.sql.skewless.SkewlessStateStoreProvider")
     stream = Stream(spark, home, "skewless", str(spark.conf.get(PROVIDER)))
-    balancer = skewless.balance(spark)
+    balancer = skewless.balance(spark, policy=None)
     rng = np.random.default_rng(7)
     _fill(stream, keys, payload_bytes)
 
@@ -128,7 +128,8 @@ def _swaps(spark: SparkSession, home: Path, keys: int, payload_bytes: int) -> No
         around = statistics.median(neighbours + after)
         print(
             f"  {share:4.0%}  {record['rows']:9,}   {record['bytes']:12,} / {record['stateBytes']:12,} = "
-            f"{record['bytes'] / record['stateBytes']:.3f}   {record['exportMs']:6,}   {took:,} / {around:,.0f} ms = {took / around:.2f}"
+            f"{record['bytes'] / record['stateBytes']:.3f}   {record['exportMs']:6,}   {took:,} / {around:,.0f} ms = "
+            f"{took / around:.2f}"
         )
         neighbours = after
         balancer.publish(stream.query, skewless.Table(PARTITIONS))

@@ -42,9 +42,10 @@ def _page(cells: dict[str, dict[str, set[str]]], faults: list[str]) -> str:
     lines = [
         "# Operators and faults",
         "",
-        "Made by `make faults` from the reports of the suites; do not edit by hand. Each cell is a run of the operator with tables swapped",
-        "while the fault strikes, on real RocksDB stores, its rows compared batch by batch with plain Spark's; v1 and v2 are the checkpoint",
-        "formats. An empty cell was not run. Executors killed on a real cluster are in `integration/test_state.py`.",
+        "Made by `make faults` from the reports of the suites; do not edit by hand. Each cell is a run of the operator",
+        "with tables swapped while the fault strikes, on real RocksDB stores, its rows compared batch by batch with plain",
+        "Spark's; v1 and v2 are the checkpoint formats. An empty cell was not run. Executors killed on a real cluster are in",
+        "`integration/test_state.py`.",
         "",
         "Faults:",
         "",

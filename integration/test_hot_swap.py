@@ -174,7 +174,7 @@ def test_a_refused_table_leaves_the_old_one_in_force(
         balancer.publish(query, skewless.Table(N))
 
 
-def test_a_stateful_query_refuses_a_table_and_runs_on(
+def test_a_stateful_query_behind_a_repartition_takes_moves_and_refuses_splits(
     spark: SparkSession, balancer: skewless.Balancer, source: Callable[[int], None], hashes: dict[str, int], tmp_path: Path
 ) -> None:
     counts: dict[str, int] = {}
@@ -187,8 +187,9 @@ def test_a_stateful_query_refuses_a_table_and_runs_on(
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     source(0)
     query.processAllAvailable()
-    with pytest.raises(QueryError, match="Aggregate keeps state by key"):
-        balancer.publish(query, skewless.Table(N, {hashes["k1"]: 2}))
+    with pytest.raises(QueryError, match="keeps one state a key"):
+        balancer.publish(query, skewless.Table(N, {hashes["k1"]: (1, 2)}))
+    balancer.publish(query, skewless.Table(N, {hashes["k1"]: 2, hashes["k2"]: 3}))
     source(1)
     query.processAllAvailable()
     query.stop()

@@ -26,13 +26,13 @@ def batch(
     return ObservedBatch(number, epoch, 1000, rows, sizes, run_ms, list(keys), list(keys.values()))  # type: ignore[arg-type]
 
 
-def test_costs_are_rows_times_the_seconds_per_row_of_the_keys_own_partition() -> None:
-    one = batch(rows=(100, 50), run_ms=(2000, 500), keys={4: 60, 3: 20, 6: 10})
+def test_costs_are_rows_times_the_seconds_per_row() -> None:
+    one = batch(rows=(100, 50), run_ms=(2000, 1000), keys={4: 60, 3: 20, 6: 10})
     snapshot = snapshot_of([one], Table(2))
     assert snapshot.key_hashes.tolist() == [3, 4, 6]
-    assert snapshot.costs.tolist() == pytest.approx([20 * 0.01, 60 * 0.02, 10 * 0.02])
-    assert snapshot.remainder_costs.tolist() == pytest.approx([30 * 0.02, 30 * 0.01])
-    assert snapshot.loads.tolist() == pytest.approx([2.0, 0.5])
+    assert snapshot.costs.tolist() == pytest.approx([20 * 0.02, 60 * 0.02, 10 * 0.02])
+    assert snapshot.remainder_costs.tolist() == pytest.approx([30 * 0.02, 30 * 0.02])
+    assert snapshot.loads.tolist() == pytest.approx([2.0, 1.0])
     assert snapshot.state_bytes.tolist() == pytest.approx([200, 600, 100])
     assert snapshot.remainder_bytes.tolist() == pytest.approx([300, 300])
     assert snapshot.batches == (1,)
@@ -54,7 +54,7 @@ def test_a_window_adds_up_the_batches_that_ran_under_the_table_in_force() -> Non
 
 def test_a_partition_of_unknown_time_costs_the_mean_of_the_others() -> None:
     one = batch(rows=(10, 30, 5, 20), run_ms=(2000, 2000, -1, 0))
-    assert seconds_per_row(one).tolist() == pytest.approx([0.2, 2 / 30, 0.1, 0.1])
+    assert seconds_per_row(one).tolist() == pytest.approx([0.1, 0.1, 0.1, 0.1])
 
 
 def test_where_no_time_is_known_rows_count() -> None:
@@ -171,3 +171,11 @@ def test_the_loads_of_a_snapshot_are_what_each_partition_was_seen_to_cost(window
     assert snapshot.loads == pytest.approx(expected)
     assert snapshot.total_bytes == pytest.approx(sum(int(one.bytes.sum()) for one in used))
     assert set(table.move_hashes.tolist()) <= set(snapshot.key_hashes.tolist())
+
+
+def test_neither_the_fixed_part_of_a_task_nor_a_little_noise_is_load() -> None:
+    rng = np.random.default_rng(1)
+    rows = np.full(8, 500) + rng.integers(-5, 6, 8)
+    noisy = (400 + rows) * rng.uniform(0.85, 1.15, 8)
+    level = ObservedBatch(1, 0, 1000, rows, rows, noisy.astype(int), [], [])  # type: ignore[arg-type]
+    assert snapshot_of([level], Table(8)).imbalance < 0.02

@@ -28,7 +28,7 @@ PARTITIONS = 8
 EXECUTORS = 4  # with two task slots each: every partition has a slot, so a batch takes as long as its heaviest partition
 BATCHES = 16
 ROWS_A_BATCH = 4_000
-WAIT_MS_A_ROW = 4.0
+WAIT_MS_A_ROW = 3.0
 HOT_KEYS = 12
 HOT_SHARE = 0.6
 DRIFT_BATCHES = 6
@@ -54,9 +54,9 @@ def run(say: Say = print, report: str | os.PathLike[str] = "skewless-demo.html")
 
 def _both(spark: SparkSession, folder: Path, say: Say, report: Path) -> float:
     say(
-        f"the query: events.groupBy('user').applyInPandasWithState(...), {PARTITIONS} partitions, {ROWS_A_BATCH:,} rows a batch.\n"
-        f"each row waits {WAIT_MS_A_ROW:g} ms, which stands for work; {HOT_KEYS} hot users have {HOT_SHARE:.0%} of the rows, and a "
-        f"third of them\nare replaced by others every {DRIFT_BATCHES} batches."
+        f"the query: events.groupBy('user').applyInPandasWithState(...); {PARTITIONS} partitions, {ROWS_A_BATCH:,} rows a batch\n"
+        f"each row waits {WAIT_MS_A_ROW:g} ms, which stands for work; {HOT_KEYS} hot users have {HOT_SHARE:.0%} of the rows,\n"
+        f"and a third of them are replaced by others every {DRIFT_BATCHES} batches."
     )
     inputs = _inputs()
     say("\nplain Spark")

@@ -1,7 +1,7 @@
 """From what the JVM observed of the last batches to a snapshot that policies read.
 
 Apart from the snapshot because a snapshot holds costs by whatever measure, and here the measure is made: the cost of a key is
-its rows times the seconds per row of the tasks that its partition ran. What the sketch did not name is the partition's remainder.
+its rows times the seconds that a row more costs its partition. What the sketch did not name is the partition's remainder.
 
 Two partitions, one batch. Partition 0 took 2 seconds for 100 rows, partition 1 took 1 second for 50; key hash 4 had 60 rows:
 
@@ -26,6 +26,8 @@ from skewless.snapshot import Floats, Snapshot
 from skewless.table import Int32s, Table
 
 Int64s = NDArray[np.int64]
+_CHEAP, _DEAR = 0.7, 1.4  # run times within this band around the line are noise
+_LEAST_SLOPE = 0.1  # of the mean: rows never count for nothing
 CostFunction = Callable[[Int32s, Floats], ArrayLike]
 """A user's own measure: (key hashes, their rows in the window) -> the cost of each."""
 
@@ -107,18 +109,32 @@ def snapshot_of(batches: Sequence[ObservedBatch], table: Table, cost: CostFuncti
 
 
 def seconds_per_row(batch: ObservedBatch, fallback: float = 1.0) -> Floats:
-    """Seconds per row of each partition; the mean of the others where rows or run time are 0 or unknown; else `fallback`.
+    """Seconds that one row more costs each partition: the slope of run time over rows, the same for all, times a factor where a
+    partition's run time is far from the line (its rows are dear, or cheap). `fallback` where nothing is known.
 
-    >>> batch = ObservedBatch(0, 0, 9, rows=[10, 30, 5], bytes=[0, 0, 0], run_ms=[2000, 2000, -1], key_hashes=[], key_rows=[])
-    >>> seconds_per_row(batch)
-    array([0.2       , 0.06666667, 0.1       ])
+    A task's fixed part (opening and committing its state) is no reason to move keys, and noise of a few percent even less:
+    neither may look like load. Half a second a task and 2 ms a row:
+
+    >>> from dataclasses import replace
+    >>> rows = np.array([100, 200, 300, 250])
+    >>> batch = ObservedBatch(0, 0, 9, rows, rows, run_ms=500 + 2 * rows, key_hashes=[], key_rows=[])
+    >>> seconds_per_row(batch).round(4)
+    array([0.002, 0.002, 0.002, 0.002])
+    >>> seconds_per_row(replace(batch, run_ms=[700, 900, 1100, 2500])).round(4)  # the rows of the last are dear
+    array([0.0046, 0.0046, 0.003 , 0.0078])
     """
     known = (batch.rows > 0) & (batch.run_ms > 0)
     if not known.any():
         return np.full(batch.partitions, fallback)
-    seconds, rows = batch.run_ms[known] / 1000, batch.rows[known]
-    rates = np.full(batch.partitions, seconds.sum() / rows.sum())
-    rates[known] = seconds / rows
+    seconds, rows = batch.run_ms[known] / 1000, batch.rows[known].astype(np.float64)
+    mean = float(seconds.sum() / rows.sum())
+    spread = rows - rows.mean()
+    if len(rows) < 3 or not spread.any():  # no line
+        return np.full(batch.partitions, mean)
+    slope = float(np.clip((spread @ seconds) / (spread @ spread), _LEAST_SLOPE * mean, mean))
+    factor = seconds / (seconds.mean() + slope * spread)
+    rates = np.full(batch.partitions, slope)
+    rates[known] *= np.where((factor > _CHEAP) & (factor < _DEAR), 1.0, factor)
     return rates
 
 

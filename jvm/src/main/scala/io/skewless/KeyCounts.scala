@@ -8,6 +8,10 @@ import org.apache.spark.util.AccumulatorV2
 /** What one map task saw of one exchange: the sketch of its rows by key hash. */
 final case class KeyCount(mapPartition: Int, sketch: Array[Byte])
 
+object KeyCount {
+  val None: KeyCount = KeyCount(-1, Array.emptyByteArray)
+}
+
 /**
  * Carries the sketches of an exchange's map tasks to the driver, with the task's end. One a batch and exchange; the driver's own copy
  * stays empty, `LoadListener` takes each task's part and keeps the newest of each map partition, so that retries count once.
@@ -15,10 +19,10 @@ final case class KeyCount(mapPartition: Int, sketch: Array[Byte])
  * @param tracked most keys that a sketch holds
  */
 final class KeyCounts(tracked: Int) extends AccumulatorV2[KeyCount, KeyCount] {
-  private var count: KeyCount = _
-  override def isZero: Boolean = count == null
+  private var count = KeyCount.None // never null: heartbeats hand out the value of a task that still runs
+  override def isZero: Boolean = count eq KeyCount.None
   override def copy(): KeyCounts = { val other = new KeyCounts(tracked); other.count = count; other }
-  override def reset(): Unit = count = null
+  override def reset(): Unit = count = KeyCount.None
   override def add(found: KeyCount): Unit = count = found
   override def merge(other: AccumulatorV2[KeyCount, KeyCount]): Unit = ()
   override def value: KeyCount = count

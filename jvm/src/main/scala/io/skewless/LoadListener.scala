@@ -97,7 +97,8 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
         info <- end.taskInfo.accumulables
         update <- info.update
       } update match {
-        case count: KeyCount => keyCounts.get(info.id).foreach(_.counts.update(count.mapPartition, count))
+        case count: KeyCount if count.mapPartition >= 0 =>
+          keyCounts.get(info.id).foreach(_.counts.update(count.mapPartition, count))
         case indices: JList[_] =>
           byAccumulator.get(info.id).foreach { case (loads, counters) =>
             record(loads, counters, indices.asScala.map(_.asInstanceOf[Integer].intValue).toSeq, end)

@@ -47,21 +47,24 @@ final case class SwapRecord(
  *   <checkpoint>/_skewless/pins/<batch>     JSON: {"format":1, "batch":..., "epoch":..., "digest":..., "partitions":..., "queryId":...}
  *   <checkpoint>/_skewless/swaps/<batch>    JSON: what the batch's swap moved, for people; nothing depends on it
  *   <checkpoint>/_skewless/moves/<batch>-<run>/   state on its way to another partition: scratch of one run
+ *   <checkpoint>/state/skewless-<epoch>     empty: the newest epoch that has placed the state, said beside the state itself
  * }}}
  * Tables and pins appear whole (temporary file, rename) and are never overwritten; the table is written before the pin that names it, so a
  * crash in between leaves a table that nothing names. Anything unreadable, missing or contradictory stops the query with an error
  * that names the file: the log never guesses. Not thread-safe: `QueryTables` holds the lock.
  */
-private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: SparkSession) {
+private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: SparkSession, stateful: Boolean = false) {
   private val home = new Path(checkpoint, "_skewless")
   private val tablesDir = new Path(home, "tables")
   private val pinsDir = new Path(home, "pins")
   private val swapsDir = new Path(home, "swaps")
   private val movesDir = new Path(home, "moves")
+  private val stateDir = new Path(checkpoint, "state")
   private val files = CheckpointFileManager.create(checkpoint, session.sessionState.newHadoopConf())
   private var lastEpoch = numbers(tablesDir).lastOption.getOrElse(0L)
   private var pins = TreeMap(numbers(pinsDir).map(batch => batch -> readPin(batch)): _*)
   private var cached = Map.empty[Long, Table]
+  if (stateful) checkWitness()
 
   def latest: Option[Table] = pins.lastOption.map { case (_, pin) => tableOf(pin) }
 
@@ -79,7 +82,29 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
     write(new Path(pinsDir, batch.toString), PinLog.toJson(pin).getBytes(UTF_8))
     pins = pins.updated(batch, pin)
     cached = Map(epoch -> stored) ++ cached.filter(_._1 == epoch - 1)
+    if (stateful) witness(epoch)
     (epoch, batch)
+  }
+
+  /** A folder of pins can be lost while the state it placed stays. Written after the pin, so a crash leaves it behind, never ahead. */
+  private def witness(epoch: Long): Unit = {
+    val older = witnesses
+    files.createAtomic(mkdirs(new Path(stateDir, PinLog.Witness + epoch)), overwriteIfPossible = true).close()
+    older.filter(_ < epoch).foreach(old => files.delete(new Path(stateDir, PinLog.Witness + old)))
+  }
+
+  private def witnesses: Seq[Long] =
+    if (!files.exists(stateDir)) Nil
+    else
+      files
+        .list(stateDir)
+        .toSeq
+        .map(_.getPath.getName)
+        .filter(_.startsWith(PinLog.Witness))
+        .map(_.drop(PinLog.Witness.length).toLong)
+
+  private def checkWitness(): Unit = witnesses.maxOption.filter(_ > pins.lastOption.fold(0L)(_._2.epoch)).foreach { epoch =>
+    throw damaged(pinsDir, s"the state of this checkpoint lies by epoch $epoch, and the pin that names it is missing")
   }
 
   /**
@@ -184,6 +209,7 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
 }
 
 private[skewless] object PinLog {
+  val Witness = "skewless-"
   val MaxPinBytes: Int = 64 << 10
   private val Format = 1
   private implicit val formats: Formats = DefaultFormats

@@ -99,8 +99,13 @@ private[skewless] final case class StateTables(before: Option[Table], after: Opt
 
 /** The tables of one run of one query. The lock orders publishing and planning: a batch is never planned while it is being pinned. */
 private[skewless] final class QueryTables(val execution: StreamExecution) extends Logging {
-  private val checkpoint = new Path(execution.resolvedCheckpointRoot)
-  private val pinLog = new PinLog(checkpoint, execution.id, execution.sparkSession)
+  private val statefulOperator = QueryTables.statefulNode(execution.analyzedPlan)
+  private val pinLog = new PinLog(
+    new Path(execution.resolvedCheckpointRoot),
+    execution.id,
+    execution.sparkSession,
+    stateful = statefulOperator.isDefined
+  )
   private var lastPlanned = -1L
   private var routedPartitions: Set[Int] = execution.analyzedPlan.collect { case node: RoutedRepartition => node.n }.toSet
 
@@ -132,14 +137,14 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     if (stateShape.isEmpty) attempt("delete scratch of earlier runs")(pinLog.clean(execution.runId, 0))
     stateShape = Some(shape)
     val tables = StateTables(if (batchId == 0) None else pinLog.tableAt(batchId - 1), pinLog.tableAt(batchId))
-    (tables.before ++ tables.after).filterNot(_.isEmpty).foreach { table =>
+    (tables.before ++ tables.after).foreach { table =>
       shape match {
-        case StateShape.Refused(why) =>
+        case StateShape.Refused(why) if !table.isEmpty =>
           throw SkewlessException.checkpoint(
             s"the state of query ${execution.id} lies by the table of epoch ${table.epoch}, and batch $batchId cannot be routed by " +
               s"it: $why. The query stops before any row is read."
           )
-        case StateShape.Routable(n) if n != table.partitions =>
+        case StateShape.Routable(n) if n != table.partitions && !(table.isEmpty && routedPartitions(table.partitions)) =>
           throw SkewlessException.checkpoint(
             s"the state of query ${execution.id} lies by the table of epoch ${table.epoch} in ${table.partitions} partitions, batch " +
               s"$batchId has $n. Something changed the number behind Skewless; restore the checkpoint from a copy."
@@ -210,9 +215,8 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
       refuse(
         "it does not run in micro-batches, between which tables are swapped. Use a processing-time or available-now trigger."
       )
-    val stateful = QueryTables.statefulNode(execution.analyzedPlan)
-    stateful.foreach(checkState(_, table))
-    val partitions = if (stateful.isEmpty || table.isEmpty) routedPartitions ++ statePartitions else statePartitions.toSet
+    statefulOperator.foreach(checkState(_, table))
+    val partitions = if (statefulOperator.isEmpty || table.isEmpty) routedPartitions ++ statePartitions else statePartitions.toSet
     if (partitions.isEmpty)
       refuse(
         "no exchange of it is routed (or, inside foreachBatch, none has been planned yet). Put skewless.repartition(df, n, " +

@@ -110,6 +110,24 @@ class RoutedStateSuite extends AnyFunSuite with StatefulRun {
     }
   }
 
+  for (lost <- Seq("_skewless", "_skewless/pins/2"))
+    test(s"a checkpoint whose $lost is lost stops the query: its state lies by a table that nobody knows any more") {
+      withRun(_.groupBy("k").count(), "update", ours) { run =>
+        val query = run.start()
+        batches.take(2).zipWithIndex.foreach { case (rows, i) =>
+          run.stream.addData(rows)
+          query.processAllAvailable()
+          RunningQueries.publish(query, table(hashes(batches, "k"), i + 1), limits)
+        }
+        query.stop()
+        org.apache.spark.util.Utils.deleteRecursively(run.dir.resolve(s"checkpoint/$lost").toFile)
+        run.stream.addData(batches(2))
+        val error = intercept[StreamingQueryException](run.start().processAllAvailable())
+        assert(error.getMessage.contains("lies by epoch 2, and the pin that names it is missing"), error.getMessage)
+        assert(!run.seen.containsKey(2L))
+      }
+    }
+
   test("another number of shuffle partitions in the session does not matter: the checkpoint's own holds") {
     withRun(_.groupBy("k").count(), "update", ours) { run =>
       val query = run.start()

@@ -1,9 +1,9 @@
 """Real keyed streams through a stateful query, plain and balanced: how near each comes to the perfect balance.
 
-The first rows of each parquet file in `--data` are replayed as micro-batches through `applyInPandasWithState` on a local cluster with
-a slot for each of 8 partitions; each row waits, which stands for work. Share of perfect = mean partition / heaviest partition, by rows,
-over all batches after the first four (the loop needs some to see anything); a stream whose hottest key exceeds a fair share cannot
-reach 1 without a split, and its bound is printed. Rows of both runs are compared, batch by batch.
+The first rows of each parquet file in `--data` are replayed as micro-batches through `applyInPandasWithState` on a local
+cluster with a slot for each of 8 partitions; each row waits, which stands for work. Share of perfect = mean partition /
+heaviest partition, by rows, over all batches after the first four (the loop needs some to see anything); a stream whose
+hottest key exceeds a fair share cannot reach 1 without a split, and its bound is printed. Rows of both runs are compared.
 
     python bench/streams.py --data DIR
 """
@@ -75,7 +75,8 @@ def _compare(spark: SparkSession, name: str, batches: list[Any], folder: Path, s
     hottest = max(np.unique(batch, return_counts=True)[1].max() / len(batch) for batch in batches[SETTLED:])
     ratio = np.median(plain_ms[SETTLED:]) / np.median(level_ms[SETTLED:])
     print(
-        f"{name:22s} {min(1.0, 1 / (PARTITIONS * hottest)):5.2f}  {_share(plain_loads):5.2f}  {_share(level_loads):8.2f}  {swaps:5d}  "
+        f"{name:22s} {min(1.0, 1 / (PARTITIONS * hottest)):5.2f}  {_share(plain_loads):5.2f}  {_share(level_loads):8.2f}  "
+        f"{swaps:5d}  "
         f"{np.median(plain_ms[SETTLED:]):6.0f} / {np.median(level_ms[SETTLED:]):6.0f} ms = {ratio:.2f}       "
         f"{'yes' if plain_rows == level_rows else 'NO'}",
         flush=True,

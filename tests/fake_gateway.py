@@ -85,6 +85,7 @@ class FakeGateway:
         self.calls = 0
         self.fail: dict[str, BaseException] = {}
         self.is_alive = True
+        self.watched = False
         self.repeat = False  # whether batches that were handed out come again
 
     def active(self) -> list[FakeQuery]:
@@ -99,6 +100,7 @@ class FakeGateway:
 
     def observed(self, query_id: str, after: int) -> list[ObservedBatch]:
         self._may_fail("observed")
+        self.watched = True
         found = next((query.committed for query in [*self.queries, *self.ended] if query.id == query_id), [])
         return [batch for batch in found if self.repeat or batch.batch > after]
 
@@ -111,6 +113,10 @@ class FakeGateway:
     def latest(self, query: FakeQuery) -> bytes | None:
         self._may_fail("latest")
         return query.pins[-1][1].encode() if query.pins else None
+
+    def unwatch(self) -> None:
+        self._may_fail("unwatch")
+        self.watched = False
 
     def swaps(self, query: FakeQuery) -> list[dict[str, Any]]:
         self._may_fail("swaps")

@@ -65,6 +65,10 @@ class Gateway:
         """The committed batches above `after` of a query, oldest first; none if no exchange of it is routed."""
         return [_observed(one) for one in self._call("observed", self._session, query_id, after)]
 
+    def unwatch(self) -> None:
+        """Ends the counting of keys that `observed` began."""
+        self._call("unwatch")
+
     def swaps(self, query: Any) -> list[dict[str, Any]]:
         """The committed swaps of the query's run, oldest first, as the JVM recorded them."""
         return [json.loads(str(swap)) for swap in self._call("swaps", query._jsq)]

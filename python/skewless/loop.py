@@ -30,6 +30,7 @@ class LoopGateway(QueryGateway, Protocol):
 
     def active(self) -> list[Any]: ...
     def alive(self) -> bool: ...
+    def unwatch(self) -> None: ...
 
 
 class Loop:
@@ -84,6 +85,10 @@ class Loop:
         while not self._stopping.wait(self.settings.poll_seconds):
             if not self.step():
                 return
+        try:
+            self._gateway.unwatch()
+        except _Trouble as error:
+            self._troubles.note(error)
         self._end("stopped")
 
     def step(self) -> bool:

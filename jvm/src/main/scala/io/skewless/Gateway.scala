@@ -48,6 +48,9 @@ object Gateway {
     driver(session).listener.observed(queryId, after).asJava
   }
 
+  /** The loop has ended: no keys are counted any more. */
+  def unwatch(): Unit = RunningQueries.unwatch()
+
   /** The committed swaps of a query's run as JSON, oldest first. */
   def swaps(query: StreamingQuery): JList[String] = RunningQueries.swaps(query).map(_.json).asJava
 

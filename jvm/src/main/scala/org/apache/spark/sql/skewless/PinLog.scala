@@ -127,13 +127,15 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
     out.close()
   }
 
-  /** Deletes the scratch of other runs, which are over, and of this run's batches before `batch`. */
-  def clean(run: UUID, before: Long): Unit = if (files.exists(movesDir)) {
-    files.list(movesDir).toSeq.map(_.getPath).foreach { path =>
-      val own = path.getName.endsWith(s"-$run")
-      if (!own || path.getName.takeWhile(_ != '-').toLong < before) files.delete(path)
-    }
-  }
+  /** Deletes a run's own scratch of batches before `before`: another run may be at work by the time that the news comes. */
+  def clean(run: UUID, before: Long): Unit =
+    deleteScratch(name => name.endsWith(s"-$run") && name.takeWhile(_ != '-').toLong < before)
+
+  /** Deletes what earlier runs left. Only for a run that plans batches: all others are over then. */
+  def cleanOthers(run: UUID): Unit = deleteScratch(name => !name.endsWith(s"-$run"))
+
+  private def deleteScratch(chosen: String => Boolean): Unit =
+    if (files.exists(movesDir)) files.list(movesDir).toSeq.map(_.getPath).filter(p => chosen(p.getName)).foreach(files.delete)
 
   private def tableOf(pin: Pin): Table = cached.getOrElse(
     pin.epoch, {

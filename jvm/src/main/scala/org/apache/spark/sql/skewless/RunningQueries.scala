@@ -70,7 +70,13 @@ object RunningQueries {
   def committed(run: UUID, batchId: Long, batchMs: Long): Unit = byRun.get(run).foreach(_.committed(batchId, batchMs))
 
   /** A run is over. Called on the listener bus. */
-  def ended(run: UUID): Unit = byRun.remove(run).foreach(_.ended())
+  def ended(run: UUID): Unit = byRun.remove(run).foreach { tables =>
+    watched.remove(tables.execution.id.toString) // whoever watches goes on asking, which watches the next run
+    tables.ended()
+  }
+
+  /** Nobody watches any more: from the next batch on no keys are counted. */
+  def unwatch(): Unit = watched.clear()
 
   /** Stores a table and pins the next unplanned batch to it: (epoch, batch). Called from Python. */
   def publish(query: StreamingQuery, table: Table, conf: SkewlessConf): (Long, Long) =
@@ -134,7 +140,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   /** State that a table has placed must be read by that table: a plan that cannot stops the query. */
   def stateTables(batchId: Long, shape: StateShape): StateTables = synchronized {
     lastPlanned = lastPlanned.max(batchId)
-    if (stateShape.isEmpty) attempt("delete scratch of earlier runs")(pinLog.clean(execution.runId, 0))
+    if (stateShape.isEmpty) attempt("delete scratch of earlier runs")(pinLog.cleanOthers(execution.runId))
     stateShape = Some(shape)
     val tables = StateTables(if (batchId == 0) None else pinLog.tableAt(batchId - 1), pinLog.tableAt(batchId))
     (tables.before ++ tables.after).foreach { table =>
@@ -271,9 +277,8 @@ private[skewless] object QueryTables {
 
   /** Whether a query that has planned nothing yet will be routed: provider and steps leave the planner no other choice. */
   def plansPlainly(execution: StreamExecution): Boolean =
-    statefulNode(execution.analyzedPlan).isDefined && execution.sparkSession.sessionState.conf.stateStoreProviderClass == classOf[
-      SkewlessStateStoreProvider
-    ].getName &&
+    statefulNode(execution.analyzedPlan).isDefined &&
+      StateShape.obstacle(execution.sparkSession.sessionState.conf).isEmpty &&
       !execution.analyzedPlan.exists {
         case join: Join => !(join.left.isStreaming && join.right.isStreaming)
         case aggregate: Aggregate => aggregate.groupingExpressions.isEmpty

@@ -26,7 +26,7 @@ class SkewlessStateStoreProvider extends RocksDBStateStoreProvider {
 
   private var id: StateStoreProviderId = _
   private var hadoop: Configuration = _
-  private var listFamilies: Boolean = false
+  private var rowChecksums = false
 
   /** The store that already carries the moves of this batch, between the read and the write phase of one task. */
   private var migrated: Option[StateStore] = None
@@ -55,7 +55,7 @@ class SkewlessStateStoreProvider extends RocksDBStateStoreProvider {
     )
     id = StateStoreProviderId(storeId, UUID.fromString(hadoopConf.get(StreamExecution.RUN_ID_KEY)))
     hadoop = hadoopConf
-    listFamilies = rocksDB.conf.rowChecksumEnabled
+    rowChecksums = rocksDB.conf.rowChecksumEnabled
     loaded.put(id, this)
   }
 
@@ -125,7 +125,7 @@ class SkewlessStateStoreProvider extends RocksDBStateStoreProvider {
 
   /** A list with row checksums is one value with a checksum for each element: Spark must add them one by one. */
   private def put(chunk: Chunk, key: Array[Byte], value: Array[Byte]): Unit =
-    if (listFamilies && chunk.isList) rocksDB.putList(key, ListValue.elements(value, rocksDB.mergeDelimiter.length), chunk.family)
+    if (rowChecksums && chunk.isList) rocksDB.putList(key, ListValue.elements(value, rocksDB.mergeDelimiter.length), chunk.family)
     else rocksDB.put(key, value, chunk.family)
 
   /** Stores that Spark loads for a running query are written by marked tasks only; the state reader opens stores of its own. */

@@ -51,6 +51,18 @@ class PinLogSuite extends AnyFunSuite with TestSpark {
     assert(files(dir) == before, "a refused checkpoint is left as it was")
   }
 
+  test("a run deletes its own scratch of finished batches; what other runs left goes only when it says that they are over") {
+    withCheckpoint { dir =>
+      val (mine, other) = (UUID.randomUUID(), UUID.randomUUID())
+      val scratch = Seq(s"3-$mine", s"12-$mine", s"3-$other").map(name => dir.resolve(s"_skewless/moves/$name"))
+      scratch.foreach(folder => Files.write(Files.createDirectories(folder).resolve("0"), Array[Byte](1)))
+      open(dir).clean(mine, before = 4)
+      assert(scratch.map(Files.exists(_)) == Seq(false, true, true))
+      open(dir).cleanOthers(mine)
+      assert(scratch.map(Files.exists(_)) == Seq(false, true, false))
+    }
+  }
+
   test("a new checkpoint has no table and gets no file by being read") {
     withCheckpoint { dir =>
       val log = open(dir)

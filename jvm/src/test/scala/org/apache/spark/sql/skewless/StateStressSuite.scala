@@ -50,6 +50,7 @@ class StateStressSuite extends AnyFunSuite with StatefulRun {
     val keys = hashes(batches, operator.keys: _*).toSeq
     val done = scala.collection.mutable.Map("swap" -> 0, "restart" -> 0, "replay" -> 0, "failure" -> 0).withDefaultValue(0)
     Fault.rows.clear()
+    Fault.fired.set(0)
     var query = start(run, operator)
     var planned = true // a run that starts again takes no table before its first batch
     batches.zipWithIndex.foreach { case (rows, i) =>
@@ -81,6 +82,7 @@ class StateStressSuite extends AnyFunSuite with StatefulRun {
     val found = Fault.rows.asScala.groupMap(_._1._1)(_._2).view.mapValues(_.flatten.toSeq.sorted).toMap
     expected.rows.foreach { case (batch, rows) => assert(found.getOrElse(batch, Nil) == rows, s"batch $batch") }
     assert(done("swap") > 0)
+    assert(Fault.fired.get() >= done("failure"), "in every batch that should, tasks did fail")
   }
 
   private def start(run: Run, operator: Operator): StreamingQuery = operator
@@ -99,5 +101,8 @@ private object StressFault {
 /** While it is switched on, every task fails once after its state commit. */
 private final class StressFault extends Fault {
   override def afterCommit(partition: Long, batch: Long): Unit =
-    if (StressFault.failing && TaskContext.get().attemptNumber() == 0) throw new SparkException("injected")
+    if (StressFault.failing && TaskContext.get().attemptNumber() == 0) {
+      fired.incrementAndGet()
+      throw new SparkException("injected")
+    }
 }

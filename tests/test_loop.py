@@ -95,12 +95,21 @@ def test_a_swap_in_flight_blocks_another() -> None:
     assert scene.record().swaps[0].batch == 5
 
 
-def test_the_batch_of_a_swap_is_not_taken_as_a_measure_of_what_comes() -> None:
+def test_of_a_swaps_own_batch_the_rows_count_but_not_the_times() -> None:
     scene = Scene()
     scene.see(SKEWED)
-    scene.see({1: 100})  # the migration's own batch: whatever its times say
-    assert scene.record().why.startswith("swapped: epoch 1 is in force since batch 1")
+    scene.query.run(SKEWED)
+    migrating = scene.query.committed.pop()
+    scene.query.committed.append(replace(migrating, run_ms=migrating.run_ms * [1, 9]))
+    assert scene.loop.step()
+    assert scene.record().why.startswith("level: imbalance 0.000")
+    scene.see(SKEWED, 3)
     assert scene.gateway.calls == 1
+    turned = {2: 100, 0: 20}
+    scene.see(turned)
+    assert scene.gateway.calls == 2
+    scene.see({4: 500, 6: 500})  # the batch of the second swap
+    assert scene.gateway.calls == 3
 
 
 def test_a_query_without_state_is_charged_what_its_batch_took_longer() -> None:
@@ -293,7 +302,7 @@ def test_a_thousand_batches_without_data_change_nothing() -> None:
     scene.see(SKEWED, 3)
     record = scene.see({}, 1000)
     assert scene.gateway.calls == 1
-    assert record.why == "idle: no work in this snapshot"
+    assert record.why == "idle: batch 1002 had no rows"
     assert len(record.batches) == KEPT_BATCHES
     assert record.last_batch is None
     assert "no batch since" in str(scene.loop.status())
@@ -370,18 +379,23 @@ def test_a_table_for_another_number_of_partitions_means_plain_hashing() -> None:
     assert scene.record().why.startswith("level")
 
 
-def test_a_window_adds_up_batches_of_one_epoch() -> None:
+def test_a_window_holds_batches_of_several_epochs() -> None:
     seen: list[tuple[int, ...]] = []
 
     def spy(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
         seen.append(snapshot.batches)
         return mixed(snapshot, table, limits)
 
-    scene = Scene(settings=replace(EAGER, policy=spy, window=3, pace=Pace(patience=5, cooldown_seconds=0)))
+    scene = Scene(settings=replace(EAGER, policy=spy, window=3, decay=1, pace=Pace(patience=5, cooldown_seconds=0)))
     scene.see(SKEWED, 5)
     assert seen == [(2, 3, 4)]
     scene.see({1: 40, 3: 40, 5: 10, 7: 10}, 6)
-    assert seen[1] == (8, 9, 10)
+    assert seen[1] == (7, 8, 9)
+    scene = Scene(settings=replace(EAGER, policy=spy, window=3))
+    scene.see(SKEWED)
+    scene.see({})
+    scene.see({1: 40, 3: 40, 5: 10, 7: 10})
+    assert seen[-1] == (0, 2), "the batch before the swap and the one after it, not the one without rows"
 
 
 def test_the_end_of_the_session_ends_the_loop_quietly(caplog: pytest.LogCaptureFixture) -> None:
@@ -515,6 +529,9 @@ def test_status_may_be_asked_for_while_the_loop_works() -> None:
     [
         ({"window": 0}, "window is 0"),
         ({"window": 1.5}, r"window is 1\.5"),
+        ({"decay": 0}, "decay is 0"),
+        ({"decay": 1.1}, r"decay is 1\.1"),
+        ({"decay": "half"}, "decay is 'half'"),
         ({"poll_seconds": 0}, "poll_seconds is 0"),
         ({"poll_seconds": float("nan")}, "poll_seconds is nan"),
         ({"cost": 3}, "cost is 3"),

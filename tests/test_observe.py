@@ -52,6 +52,26 @@ def test_a_window_adds_up_the_batches_that_ran_under_the_table_in_force() -> Non
     assert snapshot.loads.tolist() == pytest.approx([0.2 + 0.8, 0.8 + 1.2])
 
 
+def test_under_an_earlier_table_a_key_weighs_where_the_table_in_force_puts_it() -> None:
+    before, table = Table(2), Table(2, {4: 1}, epoch=1)
+    older = batch(1, rows=(100, 20), keys={4: 60})
+    newer = batch(2, rows=(30, 90), keys={4: 50}, epoch=1)
+    snapshot = snapshot_of([older, newer], table, earlier={0: before})
+    assert snapshot.batches == (1, 2)
+    assert snapshot.sources.tolist() == [1]
+    assert snapshot.costs.tolist() == pytest.approx([1.1])
+    assert snapshot.remainder_costs.tolist() == pytest.approx([0.4 + 0.3, 0.2 + 0.4])
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.5, 0.1])
+def test_older_batches_count_less_and_the_mean_weight_is_one(decay: float) -> None:
+    batches = [batch(number, rows=(30, 30), keys={4: 10 * number}) for number in (1, 2, 3)]
+    snapshot = snapshot_of(batches, Table(2), decay=decay)
+    weights = np.array([decay**2, decay, 1.0])
+    assert snapshot.costs.tolist() == pytest.approx([0.1 * 3 * float(weights @ [1, 2, 3]) / weights.sum()])
+    assert snapshot.loads.tolist() == pytest.approx([0.9, 0.9])
+
+
 def test_a_partition_of_unknown_time_costs_the_mean_of_the_others() -> None:
     one = batch(rows=(10, 30, 5, 20), run_ms=(2000, 2000, -1, 0))
     assert seconds_per_row(one).tolist() == pytest.approx([0.1, 0.1, 0.1, 0.1])

@@ -108,7 +108,8 @@ def balance(
     *,
     max_imbalance: float = 0.08,
     max_entries: int = 3000,
-    window: int = 1,
+    window: int = 8,
+    decay: float = 0.5,
     pace: Pace | None = None,
     cost: CostFunction | None = None,
     poll_seconds: float = 0.2,
@@ -118,7 +119,7 @@ def balance(
     policy          a name (`skewless.policies.names()`), a function of (snapshot, table, limits), or None: no loop
     max_imbalance   how far the heaviest partition may lie above the mean, as a share of the mean, before keys are moved
     max_entries     how many keys a table may move
-    window          over how many batches costs are added up
+    window, decay   how many batches costs are taken from, and how much less each counts than the one after it
     pace            how eager the loop is: patience, cool-down, byte budgets (`skewless.Pace`)
     cost            your own measure of (key_hashes, rows), in seconds, instead of rows times seconds per row
     poll_seconds    how often the loop looks for new batches
@@ -128,7 +129,7 @@ def balance(
     if policy is None:
         return Balancer(Gateway(spark))
     limits = Limits(max_imbalance=max_imbalance, max_entries=max_entries)
-    settings = Settings(policy, limits, Pace() if pace is None else pace, window, cost, poll_seconds)
+    settings = Settings(policy, limits, Pace() if pace is None else pace, window, decay, cost, poll_seconds)
     gateway = Gateway(spark)
     with _starting:
         _started[:] = [(other, loop) for other, loop in _started if loop.running]

@@ -15,7 +15,7 @@ array([600.])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,39 +73,68 @@ class ObservedBatch:
         return len(self.rows)
 
 
-def snapshot_of(batches: Sequence[ObservedBatch], table: Table, cost: CostFunction | None = None) -> Snapshot:
-    """The batches that ran under `table`, as one snapshot; batches of other epochs or another number of partitions are left out.
+def snapshot_of(
+    batches: Sequence[ObservedBatch],
+    table: Table,
+    cost: CostFunction | None = None,
+    *,
+    decay: float = 1.0,
+    earlier: Mapping[int, Table] | None = None,
+) -> Snapshot:
+    """The batches, oldest first, as one snapshot of work under `table`. Those of another number of partitions are left out, and
+    those of an epoch that is neither the table's own nor in `earlier`, the tables before it by epoch.
 
     - A key's cost is its rows times the seconds per row of its partition in that batch (`seconds_per_row`). With a `cost` of
       the user's own, the remainders cost as much per row as the tracked keys do on average.
+    - A batch counts `decay` times as much as the one after it; weights are 1 on average.
+    - Under an earlier table a key was elsewhere, but its rows were the same: it weighs where `table` puts it now.
     - Every entry of the table is tracked, with cost 0 if the sketch does not name it, so that it can be taken back.
     - If the sketch gives the keys of a partition more rows than the partition had, they are scaled down to what it had.
     - State bytes are an estimate: a key's rows times the mean bytes of a row that its partition was sent in the window.
+
+    Hash 4 had 60 rows in partition 0; then a table moved it to partition 1, and it had 15. Weights 2/3 and 4/3:
+
+    >>> before, after = Table(2), Table(2, {4: 1}, epoch=1)
+    >>> one = ObservedBatch(7, 0, 90, [60, 30], [0, 0], [-1, -1], [4], [60])
+    >>> two = ObservedBatch(8, 1, 90, [0, 50], [0, 0], [-1, -1], [4], [15])
+    >>> snapshot = snapshot_of([one, two], after, decay=0.5, earlier={0: before})
+    >>> snapshot.costs.round(), snapshot.sources
+    (array([60.]), array([1], dtype=int32))
     """
-    used = [batch for batch in batches if batch.epoch == table.epoch and batch.partitions == table.partitions]
+    routed = {**(earlier or {}), table.epoch: table}
+    used = [batch for batch in batches if batch.epoch in routed and batch.partitions == table.partitions]
     hashes = np.setdiff1d(np.concatenate([table.move_hashes, *(batch.key_hashes for batch in used)]), table.split_hashes)
-    sources, n = table.route(hashes), table.partitions
-    fallback = _mean_seconds_per_row(used)
-    key_rows, key_costs, rest_rows, rest_costs = np.zeros(len(hashes)), np.zeros(len(hashes)), np.zeros(n), np.zeros(n)
-    for batch in used:
+    n, fallback = table.partitions, _mean_seconds_per_row(used)
+    row_bytes = _bytes_per_row(used, n)
+    key_rows, key_costs, key_bytes = np.zeros((3, len(hashes)))
+    rest_rows, rest_costs, rest_bytes = np.zeros((3, n))
+    for batch, weight in zip(used, _weights(len(used), decay), strict=True):
+        sources = routed[batch.epoch].route(hashes)
         rows, rest = _tracked_rows(batch, hashes, sources)
         rates = seconds_per_row(batch, fallback)
-        key_rows += rows
-        key_costs += rows * rates[sources]
-        rest_rows += rest
-        rest_costs += rest * rates
+        key_rows += weight * rows
+        key_costs += weight * rows * rates[sources]
+        key_bytes += rows * row_bytes[sources]
+        rest_rows += weight * rest
+        rest_costs += weight * rest * rates
+        rest_bytes += rest * row_bytes
     if cost is not None:
         key_costs, rest_costs = _user_costs(cost, hashes, key_rows, rest_rows)
-    row_bytes = _bytes_per_row(used, n)
     return Snapshot.of(
         table,
         hashes,
         key_costs,
-        key_rows * row_bytes[sources],
+        key_bytes,
         remainder_costs=rest_costs,
-        remainder_bytes=rest_rows * row_bytes,
+        remainder_bytes=rest_bytes,
         batches=tuple(batch.batch for batch in used),
     )
+
+
+def _weights(count: int, decay: float) -> Floats:
+    """Of batches, oldest first, 1 on average."""
+    weights = decay ** np.arange(count - 1, -1, -1.0)
+    return weights * count / weights.sum() if count else weights
 
 
 def seconds_per_row(batch: ObservedBatch, fallback: float = 1.0) -> Floats:

@@ -10,8 +10,10 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+
+import numpy as np
 
 from skewless import policies
 from skewless.controller import Controller, Decision, Pace
@@ -45,7 +47,8 @@ class Settings:
     policy: str | Policy = "mixed"
     limits: Limits = field(default_factory=Limits)
     pace: Pace = field(default_factory=Pace)
-    window: int = 1
+    window: int = 8
+    decay: float = 0.5
     cost: CostFunction | None = None
     poll_seconds: float = 0.2
 
@@ -60,6 +63,8 @@ class Settings:
             raise SettingError(f"cost is {self.cost!r}. Give a function of (key_hashes, rows), or leave it out.")
         if isinstance(self.window, bool) or not isinstance(self.window, int) or not 1 <= self.window <= KEPT_BATCHES:
             raise SettingError(f"window is {self.window!r}. Give a whole number of batches from 1 to {KEPT_BATCHES}.")
+        if isinstance(self.decay, bool) or not isinstance(self.decay, (int, float)) or not 0 < self.decay <= 1:
+            raise SettingError(f"decay is {self.decay!r}. Give a number above 0, 1 at most (1: all batches of the window alike).")
         if not 0 < self.poll_seconds <= 3600:
             raise SettingError(f"poll_seconds is {self.poll_seconds!r}. Give a number of seconds above 0, 3600 at most.")
 
@@ -96,6 +101,7 @@ class Watch:
         self._controller: Controller | None = None
         self._pending: _Pending | None = None
         self._recent: deque[ObservedBatch] = deque(maxlen=settings.window)
+        self._tables: dict[int, Table] = {}  # that routed the recent batches, by epoch
         self._publishing = Backoff(clock)
         self._left_alone = False
         self._first_look = True
@@ -115,8 +121,8 @@ class Watch:
         """Takes in the batches committed since the last step. Batches found at the first look are remembered but not acted on:
         they may be of an earlier run, and a table is published only to a run that has planned a batch."""
         for batch in self._fresh():
-            own_swap = self._take(batch)
-            if not (own_swap or self._first_look):
+            self._take(batch)
+            if not self._first_look:
                 self._decide(batch)
         self._first_look = False
 
@@ -146,15 +152,18 @@ class Watch:
         found = {batch.batch: batch for batch in self._gateway.observed(self.query_id, self._last) if batch.batch > self._last}
         return [found[number] for number in sorted(found)]
 
-    def _take(self, batch: ObservedBatch) -> bool:
-        """Remembers a batch and settles what it proves about tables; says whether it is the first one under a new table."""
+    def _take(self, batch: ObservedBatch) -> None:
+        """Remembers a batch and settles what it proves about tables."""
         self._last = batch.batch
         controller = self._controller or self._start(batch)
         own_swap = self._settle(controller, batch)
         self._batches.append(BatchRecord.of(batch, len(controller.table)))
-        if not own_swap:  # its task times hold the migration: no measure of what is to come
-            self._recent.append(batch)
-        return own_swap
+        if batch.rows.any() and batch.epoch == controller.table.epoch:
+            # The task times of a swap's own batch hold the migration: its rows are a measure of what is to come, they are not.
+            self._recent.append(replace(batch, run_ms=np.full(batch.partitions, -1)) if own_swap else batch)
+            self._tables[batch.epoch] = controller.table
+            recent = {seen.epoch for seen in self._recent}
+            self._tables = {epoch: table for epoch, table in self._tables.items() if epoch in recent}
 
     def _start(self, batch: ObservedBatch) -> Controller:
         settings = self._settings
@@ -209,11 +218,16 @@ class Watch:
         if wait > 0:
             self._why = f"backing off: {wait:.0f} s until a table is published again, after an error"
             return
+        if not batch.rows.any():
+            self._why = f"idle: batch {batch.batch} had no rows"
+            return
         if batch.epoch != controller.table.epoch:
             self._why = f"waiting: batch {batch.batch} ran under epoch {batch.epoch}, epoch {controller.table.epoch} is to come"
             return
         try:
-            snapshot = snapshot_of(self._recent, controller.table, self._settings.cost)
+            snapshot = snapshot_of(
+                self._recent, controller.table, self._settings.cost, decay=self._settings.decay, earlier=self._tables
+            )
         except Exception as error:
             self.troubles.note(error)
             self._why = f"error: {words_of(error)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +87,7 @@ class FakeGateway:
         self.fail: dict[str, BaseException] = {}
         self.is_alive = True
         self.watched = False
+        self.decisions: list[tuple[str, int]] = []
         self.repeat = False  # whether batches that were handed out come again
 
     def active(self) -> list[FakeQuery]:
@@ -98,11 +100,24 @@ class FakeGateway:
     def same_session(self, other: object) -> bool:
         return True
 
-    def observed(self, query_id: str, after: int) -> list[ObservedBatch]:
+    def wait(self, seconds: float) -> None:
+        time.sleep(min(seconds, 0.01))
+
+    def newest(self, query_id: str) -> int:
+        self._may_fail("newest")
+        found = self._committed(query_id)
+        return found[-1].batch if found else -1
+
+    def decided(self, query_id: str, batch: int) -> None:
+        self.decisions.append((query_id, batch))
+
+    def observed(self, query_id: str, after: int, plan_wait_ms: int = 0) -> list[ObservedBatch]:
         self._may_fail("observed")
         self.watched = True
-        found = next((query.committed for query in [*self.queries, *self.ended] if query.id == query_id), [])
-        return [batch for batch in found if self.repeat or batch.batch > after]
+        return [batch for batch in self._committed(query_id) if self.repeat or batch.batch > after]
+
+    def _committed(self, query_id: str) -> list[ObservedBatch]:
+        return next((query.committed for query in [*self.queries, *self.ended] if query.id == query_id), [])
 
     def publish(self, query: FakeQuery, table: bytes) -> tuple[int, int]:
         self.calls += 1

@@ -27,6 +27,9 @@ class JavaBatch:
         "keyRows": struct.pack("<3q", 4, 3, 1),
         "maxError": 1,
         "sampleRate": 0.25,
+        "stateHashes": struct.pack("<2i", 0, -7),
+        "stateBytes": struct.pack("<2q", 120, 1 << 41),
+        "partitionStateBytes": struct.pack("<2q", 1 << 42, -1),
     }
 
     def __getattr__(self, name: str) -> Any:
@@ -55,10 +58,12 @@ def spark(java: object = None, context: object = None) -> Any:
 
 def test_an_observed_batch_crosses_as_whole_arrays() -> None:
     java = JavaGateway()
-    [batch] = Gateway(spark(java)).observed("q", 6)
-    assert java.asked == [("session", "q", 6)]
+    [batch] = Gateway(spark(java)).observed("q", 6, 50)
+    assert java.asked == [("session", "q", 6, 50)]
     assert (batch.batch, batch.epoch, batch.partitions, batch.batch_ms) == (7, 2, 2, 850)
     assert (batch.max_error, batch.sample_rate) == (1, 0.25)
+    assert dict(zip(batch.state_hashes.tolist(), batch.state_bytes.tolist(), strict=True)) == {0: 120, -7: 1 << 41}
+    assert batch.partition_state_bytes.tolist() == [1 << 42, -1]
     assert batch.rows.tolist() == [5, 1 << 40]
     assert batch.bytes.tolist() == [50, 90]
     assert batch.run_ms.tolist() == [12, -1]

@@ -181,7 +181,7 @@ def test_trouble_with_one_query_leaves_the_other_alone() -> None:
     scene = Scene(one, other)
     good = scene.gateway.observed
 
-    def observed(query_id: str, after: int) -> list[ObservedBatch]:
+    def observed(query_id: str, after: int, plan_wait_ms: int) -> list[ObservedBatch]:
         if query_id == "query-1":
             raise ConnectionError("lost")
         return good(query_id, after)
@@ -398,6 +398,21 @@ def test_a_window_holds_batches_of_several_epochs() -> None:
     assert seen[-1] == (0, 2), "the batch before the swap and the one after it, not the one without rows"
 
 
+def test_a_planner_that_waits_is_told_when_the_loop_has_decided_even_if_that_failed() -> None:
+    scene = Scene(settings=replace(EAGER, plan_wait_ms=50))
+    scene.see(SKEWED, 2)
+    assert scene.gateway.decisions == [("query-1", -1), ("query-1", 0), ("query-1", 1)]
+    scene.gateway.fail["observed"] = CheckpointError("odd")
+    scene.see(SKEWED)
+    assert scene.gateway.decisions[-1] == ("query-1", 2)
+
+
+def test_nobody_is_told_where_no_planner_waits() -> None:
+    scene = Scene()
+    scene.see(SKEWED, 2)
+    assert scene.gateway.decisions == []
+
+
 def test_the_end_of_the_session_ends_the_loop_quietly(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
     scene.see(LEVEL)
@@ -534,6 +549,8 @@ def test_status_may_be_asked_for_while_the_loop_works() -> None:
         ({"decay": "half"}, "decay is 'half'"),
         ({"poll_seconds": 0}, "poll_seconds is 0"),
         ({"poll_seconds": float("nan")}, "poll_seconds is nan"),
+        ({"plan_wait_ms": -1}, "plan_wait_ms is -1"),
+        ({"plan_wait_ms": 2.5}, r"plan_wait_ms is 2\.5"),
         ({"cost": 3}, "cost is 3"),
         ({"pace": 3}, "pace is 3"),
         ({"policy": 3}, "policy is 3"),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -70,6 +72,19 @@ def test_older_batches_count_less_and_the_mean_weight_is_one(decay: float) -> No
     weights = np.array([decay**2, decay, 1.0])
     assert snapshot.costs.tolist() == pytest.approx([0.1 * 3 * float(weights @ [1, 2, 3]) / weights.sum()])
     assert snapshot.loads.tolist() == pytest.approx([0.9, 0.9])
+
+
+def test_measured_state_counts_before_estimates() -> None:
+    measured = replace(batch(keys={4: 60, 3: 20}), state_hashes=[8, 4], state_bytes=[70, 900], partition_state_bytes=[5000, -1])
+    snapshot = snapshot_of([measured], Table(2, {8: 1}))
+    assert dict(zip(snapshot.key_hashes.tolist(), snapshot.state_bytes.tolist(), strict=True)) == {3: 200, 4: 900, 8: 70}
+    assert snapshot.remainder_bytes.tolist() == pytest.approx([5000 - 900, 300])
+
+
+def test_what_was_measured_last_counts() -> None:
+    older = replace(batch(1, keys={4: 60}), state_hashes=[4], state_bytes=[10])
+    newer = replace(batch(2, keys={4: 60}), state_hashes=[4], state_bytes=[20])
+    assert snapshot_of([older, newer], Table(2)).state_bytes.tolist() == [20]
 
 
 def test_a_partition_of_unknown_time_costs_the_mean_of_the_others() -> None:

@@ -113,6 +113,7 @@ def balance(
     pace: Pace | None = None,
     cost: CostFunction | None = None,
     poll_seconds: float = 0.2,
+    plan_wait_ms: int = 0,
 ) -> Balancer:
     """Keeps every routed streaming query of the session level from now on, on a thread of its own; stop it with `stop()`.
 
@@ -122,14 +123,16 @@ def balance(
     window, decay   how many batches costs are taken from, and how much less each counts than the one after it
     pace            how eager the loop is: patience, cool-down, byte budgets (`skewless.Pace`)
     cost            your own measure of (key_hashes, rows), in seconds, instead of rows times seconds per row
-    poll_seconds    how often the loop looks for new batches
+    poll_seconds    how often the loop looks at its queries when no batch has been committed
+    plan_wait_ms    how long the next batch may wait for the plan made from the last one (0: never, and the plan takes effect in
+                    the batch after it if it comes too late)
 
     A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
     """
     if policy is None:
         return Balancer(Gateway(spark))
     limits = Limits(max_imbalance=max_imbalance, max_entries=max_entries)
-    settings = Settings(policy, limits, Pace() if pace is None else pace, window, decay, cost, poll_seconds)
+    settings = Settings(policy, limits, Pace() if pace is None else pace, window, decay, cost, poll_seconds, plan_wait_ms)
     gateway = Gateway(spark)
     with _starting:
         _started[:] = [(other, loop) for other, loop in _started if loop.running]

@@ -61,9 +61,21 @@ class Gateway:
             (int(one.batchId()), int(one.epoch()), _longs(one.rows()), _longs(one.bytes()), _longs(one.runMs())) for one in found
         ]
 
-    def observed(self, query_id: str, after: int) -> list[ObservedBatch]:
+    def wait(self, seconds: float) -> None:
+        """Returns when a batch of any query has been committed, or after so many seconds."""
+        self._call("await", self._session, int(1000 * seconds))
+
+    def newest(self, query_id: str) -> int:
+        """The newest committed batch of a query; -1 before the first."""
+        return int(self._call("newestCommitted", self._session, query_id))
+
+    def observed(self, query_id: str, after: int, plan_wait_ms: int = 0) -> list[ObservedBatch]:
         """The committed batches above `after` of a query, oldest first; none if no exchange of it is routed."""
-        return [_observed(one) for one in self._call("observed", self._session, query_id, after)]
+        return [_observed(one) for one in self._call("observed", self._session, query_id, after, plan_wait_ms)]
+
+    def decided(self, query_id: str, batch: int) -> None:
+        """The query's planner need not wait for what becomes of batches up to this one."""
+        self._call("decided", query_id, batch)
 
     def unwatch(self) -> None:
         """Ends the counting of keys that `observed` began."""
@@ -152,4 +164,7 @@ def _observed(java: Any) -> ObservedBatch:
         key_rows=np.frombuffer(java.keyRows(), dtype="<i8"),
         max_error=int(java.maxError()),
         sample_rate=float(java.sampleRate()),
+        state_hashes=np.frombuffer(java.stateHashes(), dtype="<i4"),
+        state_bytes=np.frombuffer(java.stateBytes(), dtype="<i8"),
+        partition_state_bytes=np.frombuffer(java.partitionStateBytes(), dtype="<i8"),
     )

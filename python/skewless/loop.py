@@ -28,6 +28,7 @@ _Trouble = (Exception, SystemExit)  # a policy that calls sys.exit() must not en
 class LoopGateway(QueryGateway, Protocol):
     """What the loop asks of the JVM beyond single queries."""
 
+    def wait(self, seconds: float, /) -> None: ...
     def active(self) -> list[Any]: ...
     def alive(self) -> bool: ...
     def unwatch(self) -> None: ...
@@ -82,7 +83,8 @@ class Loop:
     # -- on the loop's thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._stopping.wait(self.settings.poll_seconds):
+        while not self._stopping.is_set():
+            self._pause()
             if not self.step():
                 return
         try:
@@ -90,6 +92,13 @@ class Loop:
         except _Trouble as error:
             self._troubles.note(error)
         self._end("stopped")
+
+    def _pause(self) -> None:
+        """Until there is news, or for `poll_seconds`."""
+        try:
+            self._gateway.wait(self.settings.poll_seconds)
+        except _Trouble:
+            self._stopping.wait(self.settings.poll_seconds)
 
     def step(self) -> bool:
         """One look at every running query; false when there will be no other, because the session is gone. Never raises."""

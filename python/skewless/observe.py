@@ -16,7 +16,7 @@ array([600.])
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +42,8 @@ class ObservedBatch:
     key_hashes     the heavy hitters of the batch with their estimated rows, `key_rows`
     max_error      by how many rows such an estimate may be off
     sample_rate    the share of the rows that the sketch looked at
+    state_hashes   the keys whose state was measured, in this batch or before, with their bytes, `state_bytes`
+    partition_state_bytes   all state of each partition; -1 where nobody knows
     """
 
     batch: int
@@ -54,11 +56,15 @@ class ObservedBatch:
     key_rows: Int64s
     max_error: int = 0
     sample_rate: float = 1.0
+    state_hashes: Int32s = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    state_bytes: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    partition_state_bytes: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
-        for name in ("rows", "bytes", "run_ms", "key_rows"):
+        for name in ("rows", "bytes", "run_ms", "key_rows", "state_bytes", "partition_state_bytes"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.int64))
-        object.__setattr__(self, "key_hashes", np.asarray(self.key_hashes, dtype=np.int32))
+        for name in ("key_hashes", "state_hashes"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.int32))
         if self.rows.ndim != 1 or not len(self.rows) == len(self.bytes) == len(self.run_ms) > 0:
             sizes = f"{len(self.rows)} rows, {len(self.bytes)} bytes, {len(self.run_ms)} run times"
             raise SettingError(f"batch {self.batch} was observed with {sizes}. Give one of each for every partition.")
@@ -90,7 +96,8 @@ def snapshot_of(
     - Under an earlier table a key was elsewhere, but its rows were the same: it weighs where `table` puts it now.
     - Every entry of the table is tracked, with cost 0 if the sketch does not name it, so that it can be taken back.
     - If the sketch gives the keys of a partition more rows than the partition had, they are scaled down to what it had.
-    - State bytes are an estimate: a key's rows times the mean bytes of a row that its partition was sent in the window.
+    - A key's state bytes are those last measured; where nobody measured them an estimate, its rows in the window times the
+      mean bytes of a row that its partition was sent. What is left of a partition's measured state is its remainder's.
 
     Hash 4 had 60 rows in partition 0; then a table moved it to partition 1, and it had 15. Weights 2/3 and 4/3:
 
@@ -120,6 +127,8 @@ def snapshot_of(
         rest_bytes += rest * row_bytes
     if cost is not None:
         key_costs, rest_costs = _user_costs(cost, hashes, key_rows, rest_rows)
+    if used:
+        key_bytes, rest_bytes = _measured_bytes(used[-1], table, hashes, key_bytes, rest_bytes)
     return Snapshot.of(
         table,
         hashes,
@@ -198,6 +207,20 @@ def _bytes_per_row(batches: Sequence[ObservedBatch], partitions: int) -> Floats:
     per_row = np.full(partitions, size.sum() / rows.sum() if rows.any() else 0.0)
     np.divide(size, rows, out=per_row, where=rows > 0)
     return per_row
+
+
+def _measured_bytes(
+    newest: ObservedBatch, table: Table, hashes: Int32s, key_bytes: Floats, rest_bytes: Floats
+) -> tuple[Floats, Floats]:
+    """The state bytes of keys and remainders: as measured where they were, else as estimated."""
+    _, at, measured_at = np.intersect1d(hashes, newest.state_hashes, assume_unique=True, return_indices=True)
+    key_bytes = key_bytes.copy()
+    key_bytes[at] = np.maximum(newest.state_bytes[measured_at], 0)
+    if len(newest.partition_state_bytes) != table.partitions:
+        return key_bytes, rest_bytes
+    tracked = np.bincount(table.route(hashes), weights=key_bytes, minlength=table.partitions)
+    rest = np.maximum(0.0, newest.partition_state_bytes - tracked)
+    return key_bytes, np.where(newest.partition_state_bytes >= 0, rest, rest_bytes)
 
 
 def _user_costs(cost: CostFunction, hashes: Int32s, rows: Floats, rest_rows: Floats) -> tuple[Floats, Floats]:

@@ -34,7 +34,9 @@ REFUSED_FOR_GOOD = "cannot take a table"  # RunningQueries.scala begins every su
 class QueryGateway(Protocol):
     """What is asked of the JVM about one query; `gateway.Gateway` is the real one."""
 
-    def observed(self, query_id: str, after: int, /) -> list[ObservedBatch]: ...
+    def newest(self, query_id: str, /) -> int: ...
+    def observed(self, query_id: str, after: int, plan_wait_ms: int, /) -> list[ObservedBatch]: ...
+    def decided(self, query_id: str, batch: int, /) -> None: ...
     def publish(self, query: Any, table: bytes, /) -> tuple[int, int]: ...
     def latest(self, query: Any, /) -> bytes | None: ...
     def swaps(self, query: Any, /) -> list[dict[str, Any]]: ...
@@ -51,6 +53,7 @@ class Settings:
     decay: float = 0.5
     cost: CostFunction | None = None
     poll_seconds: float = 0.2
+    plan_wait_ms: int = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.policy, str):
@@ -67,6 +70,9 @@ class Settings:
             raise SettingError(f"decay is {self.decay!r}. Give a number above 0, 1 at most (1: all batches of the window alike).")
         if not 0 < self.poll_seconds <= 3600:
             raise SettingError(f"poll_seconds is {self.poll_seconds!r}. Give a number of seconds above 0, 3600 at most.")
+
+        if isinstance(self.plan_wait_ms, bool) or not isinstance(self.plan_wait_ms, int) or not 0 <= self.plan_wait_ms <= 60_000:
+            raise SettingError(f"plan_wait_ms is {self.plan_wait_ms!r}. Give whole milliseconds from 0 (never wait) to 60000.")
 
     @property
     def policy_name(self) -> str:
@@ -120,11 +126,16 @@ class Watch:
     def step(self) -> None:
         """Takes in the batches committed since the last step. Batches found at the first look are remembered but not acted on:
         they may be of an earlier run, and a table is published only to a run that has planned a batch."""
-        for batch in self._fresh():
-            self._take(batch)
-            if not self._first_look:
-                self._decide(batch)
-        self._first_look = False
+        newest = self._gateway.newest(self.query_id) if self._settings.plan_wait_ms else -1
+        try:
+            for batch in self._fresh():
+                self._take(batch)
+                if not self._first_look:
+                    self._decide(batch)
+            self._first_look = False
+        finally:
+            if self._settings.plan_wait_ms:
+                self._gateway.decided(self.query_id, newest)
 
     def end(self, why: str, look: bool = True) -> None:
         """The run is over: a last look for batches, then no swap is awaited any more."""
@@ -149,7 +160,8 @@ class Watch:
 
     def _fresh(self) -> list[ObservedBatch]:
         """New batches in order, each once, whatever the JVM sends again."""
-        found = {batch.batch: batch for batch in self._gateway.observed(self.query_id, self._last) if batch.batch > self._last}
+        observed = self._gateway.observed(self.query_id, self._last, self._settings.plan_wait_ms)
+        found = {batch.batch: batch for batch in observed if batch.batch > self._last}
         return [found[number] for number in sorted(found)]
 
     def _take(self, batch: ObservedBatch) -> None:

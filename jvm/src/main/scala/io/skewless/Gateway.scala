@@ -42,11 +42,23 @@ object Gateway {
   /** The loads of a query's routed exchanges, oldest first; an empty id asks for batch jobs. */
   def loads(session: SparkSession, queryId: String): JList[BatchLoads] = driver(session).listener.loads(queryId).asJava
 
-  /** The committed batches of a query after `after`, oldest first. From the first call on the query's keys are counted. */
-  def observed(session: SparkSession, queryId: String, after: Long): JList[ObservedBatch] = {
-    RunningQueries.watch(queryId)
+  /** Waits until a batch of any query is committed, or for so many milliseconds. */
+  def await(session: SparkSession, millis: Long): Unit = driver(session).listener.await(millis)
+
+  /**
+   * The committed batches of a query after `after`, oldest first. From the first call on the query's keys are counted, and its
+   * planner waits up to `planWaitMs` for the loop to decide.
+   */
+  def observed(session: SparkSession, queryId: String, after: Long, planWaitMs: Long): JList[ObservedBatch] = {
+    RunningQueries.watch(queryId, planWaitMs)
     driver(session).listener.observed(queryId, after).asJava
   }
+
+  /** The newest committed batch of a query, -1 before the first: ask before `observed`, and tell `decided` after it. */
+  def newestCommitted(session: SparkSession, queryId: String): Long = driver(session).listener.newestCommitted(queryId)
+
+  /** The loop has decided about all batches of a query up to this one: its planner need not wait. */
+  def decided(queryId: String, batch: Long): Unit = RunningQueries.decided(queryId, batch)
 
   /** The loop has ended: no keys are counted any more. */
   def unwatch(): Unit = RunningQueries.unwatch()

@@ -41,7 +41,7 @@ final class PartitionsRead extends AccumulatorV2[Integer, JList[Integer]] {
 }
 
 /** One committed batch of a query as the loop sees it: loads by partition and hot keys, all its routed exchanges together. */
-final class ObservedBatch(val batchId: Long, val batchMs: Long, loads: Seq[BatchLoads], keys: HotKeys) {
+final class ObservedBatch(val batchId: Long, val batchMs: Long, loads: Seq[BatchLoads], keys: HotKeys, state: KnownState) {
   import ObservedBatch._
 
   val epoch: Long = loads.head.epoch
@@ -56,6 +56,10 @@ final class ObservedBatch(val batchId: Long, val batchMs: Long, loads: Seq[Batch
   def keyHashes: Array[Byte] = ints(keys.hashes)
   def keyRows: Array[Byte] = longs(keys.rows)
   def maxError: Long = keys.maxError
+
+  def stateHashes: Array[Byte] = ints(state.hashes)
+  def stateBytes: Array[Byte] = longs(state.bytes)
+  def partitionStateBytes: Array[Byte] = longs(state.partitionBytes)
   def sampleRate: Double = 1.0 / KeySampler.Stride
 }
 
@@ -73,6 +77,9 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
   private val byAccumulator = mutable.HashMap.empty[Long, (BatchLoads, ReadCounters)]
   private val order = mutable.ArrayDeque.empty[(Long, BatchLoads)]
   private val keyCounts = mutable.LinkedHashMap.empty[Long, BatchKeys]
+  private val stateSizes = mutable.LinkedHashMap.empty[Long, (String, Long)] // accumulator -> query, batch
+  private val states = mutable.HashMap.empty[String, StateMemory]
+  private var news, heard = 0L // batches committed, and of how many of them the waiting loop has heard
   private val committed = mutable.HashMap.empty[String, Map[Long, Long]].withDefaultValue(Map.empty)
 
   private[skewless] def register(accumulatorId: Long, loads: BatchLoads, counters: ReadCounters): Unit = synchronized {
@@ -91,6 +98,21 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
     sameQuery.keys.take(sameQuery.size - retainedBatches).foreach(keyCounts.remove)
   }
 
+  private[skewless] def registerSizes(accumulatorId: Long, queryId: String, batchId: Long): Unit = synchronized {
+    stateSizes(accumulatorId) = (queryId, batchId)
+    if (stateSizes.size > 2 * retainedBatches) stateSizes.remove(stateSizes.head._1)
+  }
+
+  /** The hot keys of the newest batch that has any. */
+  private[skewless] def hotKeys(queryId: String): Array[Int] = synchronized {
+    val ofQuery = keyCounts.values.filter(keys => keys.queryId == queryId && keys.counts.nonEmpty)
+    ofQuery.map(_.batchId).maxOption.fold(Array.emptyIntArray) { newest =>
+      HotKeys.merge(ofQuery.filter(_.batchId == newest).flatMap(_.counts.values), tracked).hashes
+    }
+  }
+
+  private def stateOf(queryId: String): StateMemory = states.getOrElseUpdate(queryId, new StateMemory(4 * tracked))
+
   override def onTaskEnd(end: SparkListenerTaskEnd): Unit =
     if (end.reason == Success && end.taskMetrics != null) synchronized {
       for {
@@ -99,6 +121,10 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
       } update match {
         case count: KeyCount if count.mapPartition >= 0 =>
           keyCounts.get(info.id).foreach(_.counts.update(count.mapPartition, count))
+        case sizes: Seq[_] =>
+          stateSizes.get(info.id).foreach { case (query, batch) =>
+            stateOf(query).learn(batch, sizes.collect { case size: TaskSizes => size })
+          }
         case indices: JList[_] =>
           byAccumulator.get(info.id).foreach { case (loads, counters) =>
             record(loads, counters, indices.asScala.map(_.asInstanceOf[Integer].intValue).toSeq, end)
@@ -114,6 +140,8 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
         val id = progress.id.toString
         val known = committed(id) + (progress.batchId -> progress.batchDuration)
         committed(id) = if (known.size <= 2 * retainedBatches) known else known.toSeq.sorted.takeRight(retainedBatches).toMap
+        news += 1
+        notifyAll()
       }
     case _ =>
   }
@@ -131,6 +159,15 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
   /** The loads of a query's exchanges, oldest batch first; an empty id asks for batch jobs. */
   def loads(queryId: String): Seq[BatchLoads] = synchronized(order.map(_._2).filter(_.queryId == queryId).toSeq)
 
+  /** Waits until a batch is committed that the last call has not heard of, or for so many milliseconds. One thread waits at a time. */
+  def await(millis: Long): Unit = synchronized {
+    if (news == heard && millis > 0) wait(millis)
+    heard = news
+  }
+
+  /** -1 before the first. */
+  def newestCommitted(queryId: String): Long = synchronized(committed(queryId).keys.maxOption.getOrElse(-1L))
+
   /** The committed batches of a query after `after`, oldest first. */
   def observed(queryId: String, after: Long): Seq[ObservedBatch] = synchronized {
     val keys = keyCounts.values.filter(_.queryId == queryId).groupBy(_.batchId)
@@ -138,7 +175,10 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
       (batch, loads) <- this.loads(queryId).groupBy(_.batchId).toSeq.sortBy(_._1)
       if batch > after
       batchMs <- committed(queryId).get(batch)
-    } yield new ObservedBatch(batch, batchMs, loads, HotKeys.merge(keys.getOrElse(batch, Nil).flatMap(_.counts.values), tracked))
+    } yield {
+      val hot = HotKeys.merge(keys.getOrElse(batch, Nil).flatMap(_.counts.values), tracked)
+      new ObservedBatch(batch, batchMs, loads, hot, stateOf(queryId).known(loads.head.partitions))
+    }
   }
 }
 
@@ -164,5 +204,14 @@ object LoadListener {
       context.register(counts, "skewless key counts")
       driver.listener.registerKeys(counts.id, new BatchKeys(queryId, batchId))
       counts
+    }
+
+  /** Announces that a stage measures its state: the keys worth measuring, and the accumulator that goes into its tasks. */
+  def measureState(context: SparkContext, queryId: String, batchId: Long): Option[(Array[Int], KeySizes)] =
+    SkewlessPlugin.driverOf(context).map { driver =>
+      val sizes = new KeySizes
+      context.register(sizes, "skewless state sizes")
+      driver.listener.registerSizes(sizes.id, queryId, batchId)
+      (driver.listener.hotKeys(queryId), sizes)
     }
 }

@@ -84,10 +84,12 @@ private final class StatefulPlan(plan: SparkPlan, batch: RunningBatch, session: 
       new StateSwap(session, stage.operators, tables.tableBefore(n), tables.tableAfter(n), batch)
     }
 
+    private val measure = stage.partitions.flatMap(_ => RunningQueries.measure(batch, session, stage.operators, table))
+
     def input(node: SparkPlan): SparkPlan = node match {
       case exchange: ShuffleExchangeExec =>
-        StateSwapExec(mark, swap, RoutedReadExec(batch.queryId.toString, batch.batchId, tables.epoch, route(exchange)))
-      case other => StateSwapExec(mark, swap, other)
+        StateSwapExec(mark, swap, measure, RoutedReadExec(batch.queryId.toString, batch.batchId, tables.epoch, route(exchange)))
+      case other => StateSwapExec(mark, swap, measure, other)
     }
 
     /** Stays Spark's own exchange where there is nothing to route by and nobody who wants its keys counted. */

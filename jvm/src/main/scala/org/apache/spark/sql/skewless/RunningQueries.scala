@@ -13,6 +13,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution, StreamingQueryWrapper}
 import org.apache.spark.sql.streaming.StreamingQuery
 
@@ -39,7 +40,7 @@ object RunningBatch {
 object RunningQueries {
 
   private val byRun = TrieMap.empty[UUID, QueryTables]
-  private val watched = TrieMap.empty[String, Unit]
+  private val watched = TrieMap.empty[String, Long] // query -> how many ms its planner may wait for the loop
 
   private def tables(execution: StreamExecution): QueryTables =
     byRun.getOrElseUpdate(
@@ -59,12 +60,31 @@ object RunningQueries {
   def exported(batch: RunningBatch, keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit =
     tables(batch.execution).exported(batch.batchId, keyHashes, moved, millis)
 
-  /** From the next batch on, count the keys of this query's routed exchanges. */
-  def watch(queryId: String): Unit = { watched.put(queryId, ()); () }
+  /**
+   * From the next batch on, count the keys of this query's routed exchanges; and before it plans a batch, let the planner wait up
+   * to `planWaitMs` until the loop has decided about the batch before.
+   */
+  def watch(queryId: String, planWaitMs: Long): Unit = { watched.put(queryId, planWaitMs); () }
+
+  /** The loop has decided about all batches of a query up to this one. */
+  def decided(queryId: String, batchId: Long): Unit =
+    byRun.values.filter(_.execution.id.toString == queryId).foreach(_.decided(batchId))
+
+  private[skewless] def planWaitMs(queryId: UUID): Long = watched.getOrElse(queryId.toString, 0L)
 
   /** The accumulator for the keys of an exchange, if somebody watches. */
   def keyCounts(batch: RunningBatch, context: SparkContext): Option[KeyCounts] =
     if (watched.contains(batch.queryId.toString)) LoadListener.countKeys(context, batch.queryId.toString, batch.batchId) else None
+
+  /** What to measure of the state that a stage writes, if somebody watches. Called by `RoutedState`. */
+  def measure(
+      batch: RunningBatch,
+      session: SparkSession,
+      operators: Seq[StatefulOperatorStateInfo],
+      table: Option[Table]
+  ): Option[StateMeasure] =
+    if (batch.batchId == 0 || !watched.contains(batch.queryId.toString)) None
+    else tables(batch.execution).measure(batch, session, operators, table)
 
   /** A batch of a run is committed. Called on the listener bus. */
   def committed(run: UUID, batchId: Long, batchMs: Long): Unit = byRun.get(run).foreach(_.committed(batchId, batchMs))
@@ -76,7 +96,10 @@ object RunningQueries {
   }
 
   /** Nobody watches any more: from the next batch on no keys are counted. */
-  def unwatch(): Unit = watched.clear()
+  def unwatch(): Unit = {
+    watched.clear()
+    byRun.values.foreach(_.decided(Long.MaxValue))
+  }
 
   /** Stores a table and pins the next unplanned batch to it: (epoch, batch). Called from Python. */
   def publish(query: StreamingQuery, table: Table, conf: SkewlessConf): (Long, Long) =
@@ -113,6 +136,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     stateful = statefulOperator.isDefined
   )
   private var lastPlanned = -1L
+  private val turn = new PlannersTurn(this, RunningQueries.planWaitMs(execution.id))
   private var routedPartitions: Set[Int] = execution.analyzedPlan.collect { case node: RoutedRepartition => node.n }.toSet
 
   /** What the last planning found of the query's stateful stages; nothing is known before the first. */
@@ -122,7 +146,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   private var swaps = Seq.empty[SwapRecord]
 
   def planned(batchId: Long, n: Int): Routed = synchronized {
-    lastPlanned = lastPlanned.max(batchId)
+    begin(batchId)
     routedPartitions += n
     pinLog.tableAt(batchId).fold(Routed.Plainly) { table =>
       if (table.partitions != n)
@@ -137,9 +161,17 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     }
   }
 
+  /** From here on the batch has been planned: no table is pinned to it any more. */
+  private def begin(batchId: Long): Unit = {
+    if (lastPlanned >= 0 && batchId > lastPlanned) turn.await(batchId)
+    lastPlanned = lastPlanned.max(batchId)
+  }
+
+  def decided(batchId: Long): Unit = synchronized(turn.decided(batchId))
+
   /** State that a table has placed must be read by that table: a plan that cannot stops the query. */
   def stateTables(batchId: Long, shape: StateShape): StateTables = synchronized {
-    lastPlanned = lastPlanned.max(batchId)
+    begin(batchId)
     if (stateShape.isEmpty) attempt("delete scratch of earlier runs")(pinLog.cleanOthers(execution.runId))
     stateShape = Some(shape)
     val tables = StateTables(if (batchId == 0) None else pinLog.tableAt(batchId - 1), pinLog.tableAt(batchId))
@@ -159,6 +191,30 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
       }
     }
     tables
+  }
+
+  /** The stores of each stage, by its first operator, as read from the checkpoint; None where that failed. */
+  private var layouts = Map.empty[Long, Option[Seq[StateStoreLayout]]]
+
+  def measure(
+      batch: RunningBatch,
+      session: SparkSession,
+      operators: Seq[StatefulOperatorStateInfo],
+      table: Option[Table]
+  ): Option[StateMeasure] = synchronized {
+    val stage = operators.head.operatorId
+    if (!layouts.contains(stage)) {
+      layouts += stage -> None
+      attempt("read how state is laid out: state bytes are estimated")(
+        layouts += stage -> Some(StateSwap.layouts(session, operators, batch))
+      )
+    }
+    for {
+      stores <- layouts(stage)
+      (hot, sizes) <- LoadListener.measureState(session.sparkContext, batch.queryId.toString, batch.batchId)
+      tracked = (hot ++ table.fold(Array.emptyIntArray)(_.entries.map(_._1).toArray)).distinct.sorted
+      if tracked.nonEmpty
+    } yield new StateMeasure(tracked, stores, session.sessionState.conf.stateStoreEncodingFormat, sizes)
   }
 
   /** A stage's state has been exported; a batch may have several such stages. */
@@ -208,7 +264,8 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     checkQuery(table)
     conf.checkSize(table.size)
     val startedBatch = execution.offsetLog.getLatestBatchId().getOrElse(-1L)
-    val pinned = pinLog.add(table, notBefore = lastPlanned.max(startedBatch) + 1)
+    val planned = if (turn.waiting.contains(startedBatch)) startedBatch - 1 else startedBatch
+    val pinned = pinLog.add(table, notBefore = lastPlanned.max(planned) + 1)
     attempt("purge old tables")(execution.offsetLog.listBatchesOnDisk.minOption.foreach(pinLog.purge))
     pinned
   }

@@ -21,7 +21,7 @@ import org.apache.spark.sql.types.StructType
  * The class name is frozen into each checkpoint made with it, so a run without the jar cannot open the state. A run with the jar but
  * without the extension is refused here: a stateful task without a mark writes nothing.
  */
-class SkewlessStateStoreProvider extends RocksDBStateStoreProvider {
+class SkewlessStateStoreProvider extends MeasuredStateStoreProvider {
   import SkewlessStateStoreProvider._
 
   private var id: StateStoreProviderId = _
@@ -64,13 +64,18 @@ class SkewlessStateStoreProvider extends RocksDBStateStoreProvider {
     super.close()
   }
 
+  /** Has the rows measured that the current task is about to write, if somebody wants to know. */
+  private def measure(): Unit = listen(StateMarks.find(stateStoreId).flatMap(_.measure).map(_.of(stateStoreId)).orNull)
+
   /** Version N as it was committed, whatever moves in the current batch: what the export reads. */
   private[skewless] def committed(version: Long, checkpointId: Option[String]): StateStore =
     super.getReadStore(version, checkpointId)
 
   override def getReadStore(version: Long, uniqueId: Option[String]): StateStore = moves(version) match {
     case Some(moving) =>
-      val store = migrate(super.getStore(version, uniqueId), moving)
+      val loaded = super.getStore(version, uniqueId)
+      measure()
+      val store = migrate(loaded, moving)
       migrated = Some(store)
       store
     case None => super.getReadStore(version, uniqueId)
@@ -85,6 +90,7 @@ class SkewlessStateStoreProvider extends RocksDBStateStoreProvider {
     checkMark(version, loadEmpty)
     val moving = moves(version)
     val store = super.getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty)
+    measure()
     moving.fold(store)(migrate(store, _))
   }
 
@@ -101,7 +107,9 @@ class SkewlessStateStoreProvider extends RocksDBStateStoreProvider {
         writable
       case None if moves(version).isDefined =>
         throw fenced(s"its reader saw version $version without the keys that move in this batch")
-      case None => super.upgradeReadStoreToWriteStore(readStore, version, uniqueId, forceSnapshotOnCommit)
+      case None =>
+        measure()
+        super.upgradeReadStoreToWriteStore(readStore, version, uniqueId, forceSnapshotOnCommit)
     }
   }
 

@@ -33,6 +33,12 @@ private[skewless] final case class StateFamily(
   /** Whether one key holds several values, each with a checksum of its own where rows have them. */
   def isList: Boolean = variable.exists(v => v.stateVariableType == StateVariableType.ListState && v.stateName == name)
 
+  private def partitionKey =
+    StatePartitionKeyExtractorFactory.create(operatorName, schema.keySchema, storeName, name, Some(joinFormat), variable)
+
+  /** Whether a key may have several rows here, or one that grows: what a batch writes is then not all that there is. */
+  def grows: Boolean = isList || partitionKey.partitionKeySchema.length != schema.keySchema.length
+
   /** Key hash of a state row's encoded key: the hash by which the operator's exchange routes the rows of that key. One a task. */
   def keyHash(encoding: String, usesFamilies: Boolean): Array[Byte] => Int = {
     val spec = schema.keyStateEncoderSpec.get
@@ -40,8 +46,7 @@ private[skewless] final case class StateFamily(
       if (encoding == StateStoreEncoding.Avro.toString) new AvroStateEncoder(spec, schema.valueSchema, schemas, name)
       else new UnsafeRowDataEncoder(spec, schema.valueSchema)
     val encoder = RocksDBStateEncoder.getKeyEncoder(data, spec, usesFamilies)
-    val extractor =
-      StatePartitionKeyExtractorFactory.create(operatorName, schema.keySchema, storeName, name, Some(joinFormat), variable)
+    val extractor = partitionKey
     val hash = StateFamily.hashOf(extractor.partitionKeySchema)
     key => hash(extractor.partitionKey(encoder.decodeKey(key))).getInt(0)
   }

@@ -15,7 +15,13 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreId
 private[skewless] final case class StateMark(stateRoot: String, version: Long, operators: Set[Long])
 
 /** The mark of one task, with the state that leaves and enters its partition in this batch. */
-private[skewless] final case class TaskMark(mark: StateMark, partition: Int, leaving: Seq[Chunk], entering: Seq[Chunk]) {
+private[skewless] final case class TaskMark(
+    mark: StateMark,
+    partition: Int,
+    leaving: Seq[Chunk],
+    entering: Seq[Chunk],
+    measure: Option[StateMeasure]
+) {
   def covers(store: StateStoreId): Boolean =
     store.checkpointRootLocation == mark.stateRoot && mark.operators(store.operatorId) && store.partitionId == partition
 
@@ -49,8 +55,12 @@ private final case class MarkedPartition(parent: Partition, leaving: Seq[Chunk],
 }
 
 /** Passes rows through; registers the task's mark before the first of them. Each task carries the chunks of its own partition only. */
-private[skewless] final class StateMarkRDD(rows: RDD[InternalRow], mark: StateMark, @transient private val moved: Seq[Chunk])
-    extends RDD[InternalRow](rows) {
+private[skewless] final class StateMarkRDD(
+    rows: RDD[InternalRow],
+    mark: StateMark,
+    measure: Option[StateMeasure],
+    @transient private val moved: Seq[Chunk]
+) extends RDD[InternalRow](rows) {
   override val partitioner: Option[Partitioner] = rows.partitioner
 
   override protected def getPartitions: Array[Partition] = {
@@ -65,7 +75,7 @@ private[skewless] final class StateMarkRDD(rows: RDD[InternalRow], mark: StateMa
 
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
     val own = split.asInstanceOf[MarkedPartition]
-    StateMarks.enter(TaskMark(mark, own.index, own.leaving, own.entering), context)
+    StateMarks.enter(TaskMark(mark, own.index, own.leaving, own.entering, measure), context)
     firstParent[InternalRow].iterator(own.parent, context)
   }
 }

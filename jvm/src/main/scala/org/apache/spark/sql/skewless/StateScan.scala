@@ -16,7 +16,7 @@ import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, RocksIterator}
  *
  * Spark's own iterator copies every value. It serves where the database behind it cannot be had, or where rows carry checksums.
  */
-private[skewless] object StateScan {
+private[sql] object StateScan {
 
   /** Calls `row` with each key of a column family, and with what gives that row's value if called at once. */
   def foreach(store: RocksDB, family: String, usesFamilies: Boolean)(row: (Array[Byte], () => Array[Byte]) => Unit): Unit =
@@ -28,6 +28,12 @@ private[skewless] object StateScan {
   private val field: Option[Field] = Try { val f = classOf[RocksDB].getDeclaredField("db"); f.setAccessible(true); f }.toOption
 
   private def native(store: RocksDB): Option[NativeRocksDB] = field.map(_.get(store)).collect { case db: NativeRocksDB => db }
+
+  /** What a store that is open holds, about: on disk, and written but not yet on disk. -1 if it does not tell. */
+  def liveBytes(store: RocksDB): Long = native(store).fold(-1L) { db =>
+    Try(db.getLongProperty("rocksdb.estimate-live-data-size") + db.getLongProperty("rocksdb.cur-size-all-mem-tables"))
+      .getOrElse(-1L)
+  }
 
   /** A column family is a prefix of its keys; asking for one that exists tells its number. */
   private def prefix(store: RocksDB, family: String, usesFamilies: Boolean): Array[Byte] =

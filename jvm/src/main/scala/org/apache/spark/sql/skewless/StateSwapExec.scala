@@ -17,16 +17,22 @@ import org.apache.spark.sql.internal.SQLConf
  * The input of a stateful stage: marks its tasks, and in a batch that swaps tables exports the state that moves before any of them
  * runs. Stands above every exchange that feeds the stage. Nothing is done per row.
  *
- * @param swap the driver's part; stateful operators serialize the plan below them, and it stays behind
+ * @param swap    the driver's part; stateful operators serialize the plan below them, and it stays behind
+ * @param measure what the loop wants measured of the state that the stage writes, if somebody watches
  */
-case class StateSwapExec(mark: StateMark, @transient swap: Option[StateSwap], child: SparkPlan) extends UnaryExecNode {
+case class StateSwapExec(
+    mark: StateMark,
+    @transient swap: Option[StateSwap],
+    @transient measure: Option[StateMeasure],
+    child: SparkPlan
+) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
   override protected def withNewChildInternal(newChild: SparkPlan): StateSwapExec = copy(child = newChild)
   override protected def doPrepare(): Unit = swap.foreach(_.moved)
   override protected def doExecute(): RDD[InternalRow] =
-    new StateMarkRDD(child.execute(), mark, swap.fold(Seq.empty[Chunk])(_.moved))
+    new StateMarkRDD(child.execute(), mark, measure, swap.fold(Seq.empty[Chunk])(_.moved))
 }
 
 /**
@@ -57,13 +63,7 @@ private[skewless] final class StateSwap(
     val conf = session.sessionState.conf
     val hadoop = session.sessionState.newHadoopConf()
     val root = new Path(operators.head.checkpointLocation)
-    val layouts = StateLayout.read(
-      root,
-      batch.batchId - 1,
-      operators.map(_.operatorId).toSet,
-      conf.getConf(SQLConf.STREAMING_JOIN_STATE_FORMAT_VERSION),
-      hadoop
-    )
+    val layouts = StateSwap.layouts(session, operators, batch)
     val job = StateExport(
       root.toString,
       operators.head.queryRunId,
@@ -84,6 +84,16 @@ private[skewless] object StateSwap {
   /** Scratch of one run and one batch. */
   def scratch(batch: RunningBatch): Path =
     new Path(batch.execution.resolvedCheckpointRoot, s"_skewless/moves/${batch.batchId}-${batch.execution.runId}")
+
+  /** The stores of these operators as the batch before left them. */
+  def layouts(session: SparkSession, operators: Seq[StatefulOperatorStateInfo], batch: RunningBatch): Seq[StateStoreLayout] =
+    StateLayout.read(
+      new Path(operators.head.checkpointLocation),
+      batch.batchId - 1,
+      operators.map(_.operatorId).toSet,
+      session.sessionState.conf.getConf(SQLConf.STREAMING_JOIN_STATE_FORMAT_VERSION),
+      session.sessionState.newHadoopConf()
+    )
 
   def check(info: StatefulOperatorStateInfo, batch: RunningBatch): Unit =
     if (info.storeVersion != batch.batchId)

@@ -42,7 +42,7 @@ class ObserveSuite extends AnyFunSuite with StatefulRun {
       val states = Operator.named("flatMapGroupsWithState") // all rows cross its exchange
       withRun(states.query, states.mode, ours) { run =>
         val query = run.start { (rows, id) => (1 until actions).foreach(_ => rows.count()); run.collect(rows, id) }
-        RunningQueries.watch(query.id.toString)
+        RunningQueries.watch(query.id.toString, planWaitMs = 0)
         val named = batches.map(_.map(e => if (e.k == null) e.copy(k = "none") else e))
         batches.zipWithIndex.foreach { case (rows, i) =>
           if (i == 2) RunningQueries.publish(query, table(hashes(named, "k"), 1), limits)
@@ -63,6 +63,35 @@ class ObserveSuite extends AnyFunSuite with StatefulRun {
       }
     }
 
+  /** The measured bytes of the keys that a swap moves, over those that the swap then found; every key is written in every batch. */
+  private def measuredShare(operator: Operator): Double = {
+    val rows = input(1).head.filter(_.k != null).distinctBy(_.k)
+    withRun(operator.query, operator.mode, ours) { run =>
+      val query = run.start()
+      RunningQueries.watch(query.id.toString, planWaitMs = 0)
+      (0 until 5).foreach { i => run.stream.addData(rows.map(e => e.copy(v = e.v + i))); query.processAllAvailable() }
+      val moving = table(hashes(Seq(rows), operator.keys: _*), 1)
+      val state = observed(query.id.toString).last
+      val known = ints(state.stateHashes).zip(longs(state.stateBytes)).toMap
+      val expected = known.collect { case (hash, bytes) if moving.route(hash) != Math.floorMod(hash, n) => bytes }.sum
+      assert(longs(state.partitionStateBytes).forall(_ > 0))
+      RunningQueries.publish(query, moving, limits)
+      run.stream.addData(rows)
+      query.processAllAvailable()
+      SparkPrivate.drainListeners(spark.sparkContext)
+      expected.toDouble / RunningQueries.swaps(query).head.stateBytes
+    }
+  }
+
+  for (name <- Seq("count", "count, no codegen", "flatMapGroupsWithState"))
+    test(s"state bytes by key are measured to the byte: $name")(assert(measuredShare(Operator.named(name)) == 1.0))
+
+  for (name <- Seq("transformWithState, value, list and map", "stream-stream join, inner"))
+    test(s"of state that grows, what the last batches wrote is known: $name") {
+      val share = measuredShare(Operator.named(name))
+      assert(share > 0.5 && share < 1.5)
+    }
+
   test("a query that nobody watches counts no keys, and keeps Spark's own partitioning") {
     val count = Operator.named("count")
     withRun(count.query, count.mode, ours) { run =>
@@ -76,7 +105,7 @@ class ObserveSuite extends AnyFunSuite with StatefulRun {
   test("a routed exchange without state is observed too") {
     withRun(Routing.repartition(_, n, Seq(col("k")), None), "append", ours) { run =>
       val query = run.start()
-      RunningQueries.watch(query.id.toString)
+      RunningQueries.watch(query.id.toString, planWaitMs = 0)
       val rows = input(1).head
       run.stream.addData(rows)
       query.processAllAvailable()

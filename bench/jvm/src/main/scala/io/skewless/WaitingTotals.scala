@@ -1,0 +1,52 @@
+package io.skewless
+
+import java.util.concurrent.locks.LockSupport
+
+import org.apache.spark.sql.{DataFrame, Encoders, SparkSession}
+import org.apache.spark.sql.streaming.{GroupState, GroupStateTimeout, OutputMode}
+
+/**
+ * The query of `bench/streams.py`: rows counted by key in `flatMapGroupsWithState`, with a service time a row that is a wait. In Scala
+ * because a Python function costs about as much processor time a key as the waits of many rows, and the machine has two cores.
+ */
+object WaitingTotals {
+
+  /** (k, n): how often each key of this batch has come so far. `k` is the string column of `rows`. */
+  def totals(rows: DataFrame, waitMicros: Double): DataFrame = {
+    implicit val string = Encoders.STRING
+    implicit val long = Encoders.scalaLong
+    implicit val pair = Encoders.tuple(Encoders.STRING, Encoders.scalaLong)
+    val count = (key: String, values: Iterator[String], state: GroupState[Long]) => {
+      val seen = values.size
+      Wait.add(seen * waitMicros)
+      val total = state.getOption.getOrElse(0L) + seen
+      state.update(total)
+      Iterator((key, total))
+    }
+    rows
+      .select("k")
+      .as[String]
+      .groupByKey(identity)
+      .flatMapGroupsWithState(OutputMode.Update(), GroupStateTimeout.NoTimeout())(count)
+      .toDF("k", "n")
+  }
+
+  /** A parquet file of keys, one a row, as one file a micro-batch. */
+  def source(session: SparkSession, folder: String): DataFrame =
+    session.readStream.schema("k STRING").option("maxFilesPerTrigger", 1).parquet(folder)
+}
+
+/** Waits that are shorter than a timer can be are saved up, by thread, until they are worth a sleep. */
+private object Wait {
+  private val owed = ThreadLocal.withInitial[Array[Double]](() => Array(0.0))
+
+  def add(micros: Double): Unit = {
+    val debt = owed.get()
+    debt(0) += micros
+    if (debt(0) >= 2000) {
+      val before = System.nanoTime()
+      LockSupport.parkNanos((debt(0) * 1000).toLong)
+      debt(0) -= (System.nanoTime() - before) / 1000.0
+    }
+  }
+}

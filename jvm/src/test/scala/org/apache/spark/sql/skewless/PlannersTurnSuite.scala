@@ -1,0 +1,90 @@
+package org.apache.spark.sql.skewless
+
+import java.util.concurrent.TimeoutException
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.streaming.StreamingQuery
+import org.scalatest.funsuite.AnyFunSuite
+
+/** A batch that waits for the plan made from the batch before it. */
+class PlannersTurnSuite extends AnyFunSuite with StatefulRun {
+
+  private val count = Operator.named("count")
+  private val batches = input(4)
+  private val forEver = 3600 * 1000L
+  private lazy val expected = plain(count.query, count.mode, batches)
+
+  private def untilPlannerWaits(): Unit = {
+    def waits = Thread.getAllStackTraces.values.asScala.exists(_.exists(_.getClassName == classOf[PlannersTurn].getName))
+    if (!Iterator.continually { Thread.sleep(20); waits }.take(1500).contains(true))
+      throw new TimeoutException("no planner waits")
+  }
+
+  /** Batch 0 has run, batch 1 waits, and a table is published meanwhile: it must take effect in batch 1. */
+  private def whileBatchOneWaits(body: (Run, StreamingQuery) => Unit): Unit = withRun(count.query, count.mode, ours) { run =>
+    assert(expected.rows.nonEmpty) // now: it ends all queries
+    val query = run.start()
+    RunningQueries.watch(query.id.toString, forEver)
+    try {
+      run.stream.addData(batches.head)
+      query.processAllAvailable() // the first batch of a run has nothing to wait for
+      run.stream.addData(batches(1))
+      untilPlannerWaits()
+      assert(RunningQueries.publish(query, table(hashes(batches, "k"), 1), limits)._2 == 1)
+      body(run, query)
+    } finally RunningQueries.unwatch()
+  }
+
+  private def finish(run: Run, query: StreamingQuery): Unit = {
+    batches.drop(2).foreach { rows => run.stream.addData(rows); query.processAllAvailable() }
+    same(run.outcome, expected)
+    SparkPrivate.drainListeners(spark.sparkContext)
+    assert(RunningQueries.swaps(query).map(swap => (swap.batch, swap.epoch)) == Seq((1, 1)))
+  }
+
+  test("a batch that waits takes the table published meanwhile, and its rows are plain Spark's") {
+    whileBatchOneWaits { (run, query) =>
+      RunningQueries.decided(query.id.toString, 0)
+      query.processAllAvailable()
+      RunningQueries.unwatch()
+      finish(run, query)
+    }
+  }
+
+  test("a second table published in the same wait takes effect in the batch after it") {
+    whileBatchOneWaits { (_, query) =>
+      assert(RunningQueries.publish(query, table(hashes(batches, "k"), 2), limits)._2 == 2)
+      RunningQueries.decided(query.id.toString, 0)
+    }
+  }
+
+  test("a query that is stopped while its batch waits runs the batch under the same table when it starts again") {
+    whileBatchOneWaits { (run, query) =>
+      query.stop()
+      RunningQueries.unwatch()
+      val again = run.start()
+      again.processAllAvailable()
+      finish(run, again)
+    }
+  }
+
+  test("a loop that stays silent is waited for a few times only, until it speaks again") {
+    val lock = new Object
+    val maxMs = Iterator.fill(PlannersTurn.Patience)(1L) ++ Iterator.continually(forEver)
+    val turn = lock.synchronized(new PlannersTurn(lock, maxMs.next()))
+    def await(batch: Long): Unit = lock.synchronized(turn.await(batch))
+    val silent = new Thread(() => (1L to 10L).foreach(await))
+    silent.start()
+    silent.join(60000)
+    assert(!silent.isAlive)
+    lock.synchronized(turn.decided(10))
+    await(11) // decided about batch 10: no wait
+    val waiting = new Thread(() => await(12))
+    waiting.start()
+    untilPlannerWaits()
+    lock.synchronized(turn.decided(11))
+    waiting.join(60000)
+    assert(!waiting.isAlive)
+  }
+}

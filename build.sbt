@@ -33,6 +33,10 @@ lazy val jvm = (project in file("jvm"))
 lazy val benchJvm = (project in file("bench/jvm"))
   .enablePlugins(JmhPlugin)
   .dependsOn(jvm)
-  .settings(name := "skewless-bench", publish / skip := true)
+  .settings(
+    name := "skewless-bench",
+    publish / skip := true,
+    libraryDependencies += "org.apache.spark" %% "spark-sql" % sparkVersion % Provided
+  )
 
 lazy val root = (project in file(".")).aggregate(jvm).settings(publish / skip := true)

@@ -70,7 +70,7 @@ def _session() -> SparkSession:
     builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.sql.shuffle.partitions", PARTITIONS)
     builder = builder.config("spark.executor.memory", "1g").config("spark.jars", str(jars[-1]))
     spark = skewless.configure(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
@@ -106,7 +106,7 @@ class Run:
     def start(self, spark: SparkSession, wait_micros: float) -> None:
         (self.folder / "in").mkdir(parents=True)
         spark.conf.set(PROVIDER_KEY, PROVIDER if self.balanced else STOCK)
-        bench: Any = spark._jvm.io.skewless.WaitingTotals  # type: ignore[union-attr]
+        bench: Any = spark._jvm.io.skewless.bench.WaitingTotals  # type: ignore[union-attr]
         source = bench.source(spark._jsparkSession, str(self.folder / "in"))
         totals = DataFrame(bench.totals(source, wait_micros), spark)
         writer = totals.writeStream.outputMode("update").foreachBatch(self._digest)
@@ -163,11 +163,9 @@ def _print(name: str, runs: list[Run], hashes: list[Any], loads: list[Any], swap
     else:
         times = _spread(plain / level)
     same = all(run.rows == runs[0].rows for run in runs)
-    shares = f"{_share(hashed[SETTLED:]):5.2f}  {_share(loads[SETTLED:]):8.2f}"
-    print(
-        f"{name:20s} {len(hashes[0]):7,d}  {bound:5.2f}  {past:5.2f}  {shares}  {swaps:5d}  {moved / 1000:5.0f} kB  {times}  {'yes' if same else 'NO'}",
-        flush=True,
-    )
+    shares = f"{bound:5.2f}  {past:5.2f}  {_share(hashed[SETTLED:]):5.2f}  {_share(loads[SETTLED:]):8.2f}"
+    did = f"{swaps:5d}  {moved / 1000:5.0f} kB  {times}  {'yes' if same else 'NO'}"
+    print(f"{name:20s} {len(hashes[0]):7,d}  {shares}  {did}", flush=True)
 
 
 def _spread(ratios: NDArray[Any]) -> str:

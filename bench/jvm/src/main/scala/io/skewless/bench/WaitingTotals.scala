@@ -1,4 +1,4 @@
-package io.skewless
+package io.skewless.bench // a package of its own: the manifest of the first jar that has one speaks for it
 
 import java.util.concurrent.locks.LockSupport
 

@@ -153,9 +153,18 @@ def test_after_a_swap_it_rests() -> None:
 def test_a_swap_that_costs_more_than_it_gains_is_not_made() -> None:
     dear = SwapCost(seconds_per_giver=3000.0, seconds_per_byte=0.0)
     stream = Stream(cost=dear)
-    assert stream.see(SKEWED).why == "too dear: 2500.00 s to gain over the horizon, 3000.00 s to pay"
+    assert stream.see(SKEWED).why == "too dear: 2500.00 s to gain over 50 batches, 3000.00 s to pay"
     stream = Stream(cost=SwapCost(seconds_per_giver=2000.0, seconds_per_byte=0.0))
     assert stream.see(SKEWED).action == "swap"
+
+
+def test_imbalance_that_comes_back_at_once_is_paid_for_only_once_it_lasts() -> None:
+    stream = Stream(Pace(patience=1, cooldown_seconds=0), cost=SwapCost(seconds_per_giver=150.0, seconds_per_byte=0.0))
+    stream.swap(SKEWED, seconds=150.0)
+    drifted = {1: 40.0, 3: 40.0, 5: 20.0}
+    decisions = [stream.see(drifted) for _ in range(4)]
+    assert [decision.action for decision in decisions] == ["stay", "stay", "stay", "swap"]
+    assert decisions[0].why.startswith("too dear: 50.00 s to gain over 1 batches")
 
 
 def test_a_window_of_batches_counts_its_gain_for_each_batch() -> None:

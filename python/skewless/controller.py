@@ -44,7 +44,7 @@ class Pace:
     calm                snapshots in a row within max_imbalance before it takes entries back
     aim                 plans aim at this share of max_imbalance, so that a little drift does not trigger the next one
     cooldown_seconds    rest after a swap
-    horizon_batches     batches over which a swap must have paid for itself
+    horizon_batches     batches over which a swap must have paid for itself; fewer where the swaps before it did not last as long
     swap_bytes          state bytes that one swap may move
     hour_bytes          state bytes that the swaps of any hour may move together
     seconds_per_cost    seconds in one unit of a snapshot's cost
@@ -121,6 +121,8 @@ class Controller:
         self._rest_until = -math.inf
         self._last_batch = -1
         self._hot = self._calm = 0
+        self._swapped_at = -1  # the newest batch seen when the last swap came into force
+        self._lasts: float | None = None  # batches that swaps lasted so far, on average
         self._errors: Counter[str] = Counter()
         self._status = Status(table.epoch, len(table), 0.0, "no snapshot yet")
 
@@ -139,6 +141,9 @@ class Controller:
         plan = self._settle_pending(epoch)
         self.table = plan.table if plan.table.epoch == epoch else plan.table.with_epoch(epoch)
         self.cost.learn(plan, seconds)
+        if self._swapped_at >= 0:
+            self._lasts = self._expected_life()
+        self._swapped_at = self._last_batch
         self._spent.append((self._clock(), plan.bytes_moved))
         self._status = replace(
             self._status,
@@ -161,7 +166,7 @@ class Controller:
             raise PolicyError(
                 f"epoch {table.epoch} cannot be adopted while a swap is under way. Report first how the swap ended."
             )
-        self.table, self._hot, self._calm = table, 0, 0
+        self.table, self._hot, self._calm, self._swapped_at = table, 0, 0, self._last_batch
         self._status = replace(self._status, epoch=table.epoch, entries=len(table))
 
     @property
@@ -216,11 +221,20 @@ class Controller:
         if not plan.changes:
             return Decision("stay", "; ".join(("nothing better was found", *plan.reasons)), plan)
         fall = (plan.imbalance_before - plan.imbalance_after) * float(snapshot.loads.mean())
-        gain = fall * self.pace.seconds_per_cost / max(1, len(snapshot.batches)) * self.pace.horizon_batches
+        batches = min(self.pace.horizon_batches, self._expected_life())
+        gain = fall * self.pace.seconds_per_cost / max(1, len(snapshot.batches)) * batches
         cost = self.cost.guess(plan)
         if gain <= cost:
-            return Decision("stay", f"too dear: {gain:.2f} s to gain over the horizon, {cost:.2f} s to pay", plan)
-        return self._swap(plan, f"gain: {gain:.2f} s over the horizon for {cost:.2f} s")
+            return Decision("stay", f"too dear: {gain:.2f} s to gain over {batches:.0f} batches, {cost:.2f} s to pay", plan)
+        return self._swap(plan, f"gain: {gain:.2f} s over {batches:.0f} batches for {cost:.2f} s")
+
+    def _expected_life(self) -> float:
+        """For how many batches a swap made now would last, by how long those before it did: imbalance that comes back at once,
+        because the keys drift or because it was noise, is not worth paying for again and again."""
+        if self._swapped_at < 0:
+            return float(self.pace.horizon_batches)
+        lasted = float(max(1, self._last_batch - self._swapped_at))
+        return lasted if self._lasts is None else (self._lasts + lasted) / 2
 
     def _take_back(self, snapshot: Snapshot, now: float) -> Decision:
         plan = self._plan(policies.get("take_back"), snapshot, now)

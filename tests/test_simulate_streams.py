@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from skewless.errors import ColumnError, SettingError, SkewlessError
 from skewless.simulate import keyhash
 from skewless.simulate.generators import (
+    Drawn,
     bursts,
     drifting_zipf,
     fluctuating,
@@ -83,6 +85,13 @@ def test_fluctuation_changes_some_worker_by_at_least_the_rate() -> None:
     keys = all_of(still)
     before, after = (np.bincount(home[part], minlength=5) for part in (keys[:1_000_000], keys[1_000_000:]))
     assert np.max(np.abs(after - before) / after) < 0.02
+
+
+def test_fluctuation_moves_the_keys_that_are_hot_now_not_those_that_were_at_first() -> None:
+    stream = fluctuating(5, keys=200_000, f=100.0, interval=1, workers=5)
+    assert isinstance(stream, Drawn)
+    hottest = [set(np.argsort(-shares)[:50].tolist()) for _, shares in stream.stages()]
+    assert [len(before & after) for before, after in itertools.pairwise(hottest)] == pytest.approx([0] * 4, abs=3)
 
 
 def test_bursts_raise_keys_that_are_cold_by_the_law() -> None:

@@ -94,7 +94,8 @@ def fluctuating(
     seed: int = 0,
 ) -> Stream:
     """The Mixed paper's fluctuation (section V): Zipf, and at the start of each interval frequencies are swapped between keys
-    of different workers until some worker's load has changed by the rate f."""
+    of different workers until some worker's load has changed by the rate f, or for 100,000 swaps: with the paper's own z and
+    number of workers, swaps at random never change a load by much more than half."""
     base, home = zipf_shares(keys, z), (keyhash.of_int64s(np.arange(keys) + (seed << 32)).astype(np.int64) % workers)
     if not 0 <= f <= 100:
         raise SettingError(f"f={f}: the fluctuation rate is 0 or more.")
@@ -103,7 +104,7 @@ def fluctuating(
         generator, shares = np.random.default_rng(seed + 1), base.copy()
         while True:
             yield interval, shares.copy()
-            _swap(shares, home, _pairs(generator, keys), workers, f)
+            _swap(shares, home, _heaviest(shares), _pairs(generator, keys), workers, f)
 
     return Drawn(f"fluctuating z={z:g} f={f:g} K={keys}", _size(tuples), keys, _until(tuples, stages), seed)
 
@@ -161,13 +162,20 @@ def _until(tuples: int, stages: Callable[[], Iterator[tuple[int, Floats]]]) -> C
     return finite
 
 
+HEAD = 1000  # only swaps with the heaviest keys change a load visibly
+
+
+def _heaviest(shares: Floats) -> Int64s:
+    return np.asarray(np.argsort(-shares, kind="stable")[:HEAD])
+
+
 def _pairs(generator: np.random.Generator, keys: int) -> Int64s:
-    """Pairs to swap: only keys from the head change a load visibly, so one of each pair is among the first ranks."""
-    return np.stack([generator.integers(0, min(keys, 1000), 100_000), generator.integers(0, keys, 100_000)], axis=1)
+    """Pairs to swap: one of the heaviest, by its place among them, and any key."""
+    return np.stack([generator.integers(0, min(keys, HEAD), 100_000), generator.integers(0, keys, 100_000)], axis=1)
 
 
 @compiled
-def _swap(shares: Floats, home: Int64s, pairs: Int64s, workers: int, f: float) -> None:
+def _swap(shares: Floats, home: Int64s, heaviest: Int64s, pairs: Int64s, workers: int, f: float) -> None:
     before = np.zeros(workers)
     for key in range(len(shares)):
         before[home[key]] += shares[key]
@@ -175,11 +183,12 @@ def _swap(shares: Floats, home: Int64s, pairs: Int64s, workers: int, f: float) -
     for i in range(len(pairs)):
         if np.max(np.abs(now - before) / now) >= f:
             return
-        a, b = pairs[i, 0], pairs[i, 1]
+        a, b = heaviest[pairs[i, 0]], pairs[i, 1]
         if home[a] != home[b]:
             now[home[a]] += shares[b] - shares[a]
             now[home[b]] += shares[a] - shares[b]
             shares[a], shares[b] = shares[b], shares[a]
+            heaviest[pairs[i, 0]] = b
 
 
 @compiled

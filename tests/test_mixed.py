@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -83,6 +85,18 @@ def test_the_counter_example_to_theorems_2_and_4_does_not_come_out_worse_than_si
         snapshot = Snapshot.of(table, keys, [2, 8, 5, 11, 4, 10], [2, 8, 5, 11, 4, 10])
         limits = Limits(max_imbalance=0)
         assert mixed(snapshot, table, limits).imbalance_after <= simple(snapshot, table, limits).imbalance_after
+
+
+def test_the_time_of_a_brute_force_plan_is_that_of_the_whole_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock is a second later; each plan that the search makes takes one, and they all count."""
+    looks = itertools.count()
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(looks)))
+    table = Table(3, {3 * i: 1 + i % 2 for i in range(40)}, epoch=1)
+    snapshot = Snapshot.of(table, range(0, 300, 3), range(1, 101), range(100, 0, -1))
+    plan = mixed_bf(snapshot, table, Limits(max_imbalance=9, max_entries=5))
+    last = next(looks) - 1
+    assert last > 40
+    assert plan.seconds == last
 
 
 @given(instance=instances(most_keys=14))

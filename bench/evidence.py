@@ -16,10 +16,16 @@ import click
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import advise, fish, mixed, pkg
+from pages import advise, fish, mixed, mixed_sweeps, pkg
 from pages.page import Build, Page
 
-PAGES: dict[str, Build] = {"pkg": pkg.build, "fish": fish.build, "mixed": mixed.build, "advise": advise.build}
+PAGES: dict[str, Build] = {
+    "pkg": pkg.build,
+    "fish": fish.build,
+    "mixed": mixed.build,
+    "mixed-sweeps": mixed_sweeps.build,
+    "advise": advise.build,
+}
 
 
 @click.command()

@@ -7,7 +7,7 @@ promises and what it comes to can be told from the noise of drawing. `Course` is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -65,25 +65,27 @@ def replay(
     workers: int,
     *,
     window: int = 5,
-    cost_window: int = 1,
+    memory: int = 1,
+    decay: float = 1.0,
+    aim: float = 1.0,
     ahead: int = 0,
     late: int = 0,
-    always: bool = False,
 ) -> list[Step]:
-    """Plans after each interval whose imbalance is above the limit (`always`: after each), starting from an empty table.
+    """Plans after each interval whose imbalance is above the limit, starting from an empty table.
 
-    State reaches back over `window` intervals, cost over `cost_window`. With `ahead` 1 the plan is made from the loads of the
-    very interval that it will route: nobody can know those, it is the yardstick. With `late` 1 it comes an interval too late.
+    State reaches back over `window` intervals, cost over `memory`, where each counts `decay` times as much as the one after
+    it. A plan aims at the share `aim` of the tolerance. With `ahead` 1 it is made from the loads of the very interval that it
+    will route: nobody can know those, it is the yardstick. With `late` 1 it comes an interval too late.
     """
     steps, table, coming = [], Table(workers), [Table(workers)] * late
     for now in range(len(course.loads) - 1):
         seen = now + ahead
-        cost = _sum(course.loads[max(0, seen - cost_window + 1) : seen + 1])
+        cost = _sum(course.loads[max(0, seen - memory + 1) : seen + 1], decay)
         state = _sum(course.loads[max(0, now - window + 1) : now + 1])
         snapshot = Snapshot.of(table, course.hashes, cost, state)
         plan = None
-        if always or snapshot.imbalance > limits.max_imbalance:
-            plan = policies.get(policy)(snapshot, table, limits)
+        if snapshot.imbalance > limits.max_imbalance:
+            plan = policies.get(policy)(snapshot, table, replace(limits, max_imbalance=aim * limits.max_imbalance))
             table = plan.table
         coming.append(table)
         in_force = coming.pop(0) if late else coming.pop()
@@ -165,5 +167,9 @@ def _swap_some(
     return enough <= len(right)
 
 
-def _sum(loads: Sequence[Floats]) -> Floats:
-    return np.sum(loads, axis=0) if len(loads) > 1 else loads[0]
+def _sum(loads: Sequence[Floats], decay: float = 1.0) -> Floats:
+    """Oldest first, each counting `decay` times as much as the one after it."""
+    total = loads[0]
+    for load in loads[1:]:
+        total = decay * total + load
+    return total

@@ -132,7 +132,7 @@ def sweep(values: Sequence[float], of: Callable[[float], tuple[Course, Limits, i
     return runs
 
 
-def show(page: Page, figure: str, parameter: str, runs: Runs, **options: bool) -> None:
+def show(page: Page, figure: str, parameter: str, runs: Runs, log_x: bool = False, log_time: bool = False) -> None:
     """The table and the two plots of a figure: time, and state moved."""
     page.table(
         [parameter, "w", "policy", *CELLS],
@@ -141,8 +141,10 @@ def show(page: Page, figure: str, parameter: str, runs: Runs, **options: bool) -
             for (policy, window, value), one in sorted(runs.items(), key=lambda item: (item[0][2], item[0][1], item[0][0]))
         ],
     )
-    page.plot(f"{figure}-time", _panels(runs, lambda one: mean(one.ms)), parameter, "ms a plan", **options)
-    page.plot(f"{figure}-moved", _panels(runs, lambda one: mean(one.moved)), parameter, "% of all state moved a plan", **options)
+    page.plot(f"{figure}-time", _panels(runs, lambda one: mean(one.ms)), parameter, "ms a plan", log_x=log_x, log_y=log_time)
+    page.plot(
+        f"{figure}-moved", _panels(runs, lambda one: mean(one.moved)), parameter, "% of all state moved a plan", log_x=log_x
+    )
 
 
 def _panels(runs: Runs, measure: Callable[[Run], float]) -> dict[str, dict[str, Points]]:
@@ -322,7 +324,7 @@ def _figure_12(page: Page) -> None:
     for f in values:
         course = course_of(keys=keys, f=f)
         runs |= {(policy, window, f): run(course, policy) for policy in ("mixed", "mixed_bf", "readj")}
-    show(page, "fig12", "f", runs, log_y=True)
+    show(page, "fig12", "f", runs, log_time=True)
     slow, dear = ratios(runs, "readj", "mixed", ms), ratios(runs, "readj", "mixed", moved)
     search = [runs["readj", window, f].search_ms / ms(runs["mixed", window, f]) for f in values]
     page.claim(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from skewless.controller import Controller, Decision, Pace
+from skewless.controller import KEPT_ERRORS, Controller, Decision, Pace
 from skewless.errors import PolicyError, SettingError
 from skewless.plan import Moves, Plan
 from skewless.policies import Limits
@@ -280,11 +280,67 @@ def test_a_policy_that_misbehaves_keeps_the_old_table_and_is_logged_once(
     assert times == 3
 
 
+def test_errors_that_never_come_twice_do_not_pile_up(caplog: pytest.LogCaptureFixture) -> None:
+    def counting(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
+        raise ValueError(f"batch {snapshot.batches}")
+
+    stream = Stream(policy=counting)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(100):
+            stream.see(SKEWED)
+    errors = stream.controller.status.errors
+    assert len(errors) == len(caplog.records) == KEPT_ERRORS + 1
+    assert sum(errors.values()) == 100
+
+
 def test_a_key_that_no_move_can_level_stands_in_the_reason() -> None:
     stream = Stream()
     decision = stream.see({0: 90.0, 1: 10.0})
     assert decision.action == "stay"
     assert "only a split can level it" in decision.why
+
+
+@pytest.mark.parametrize(
+    ("table", "costs", "words"),
+    [
+        (Table(1), SKEWED, "level: imbalance 0.000"),
+        (Table(2), {7: 5.0, 8: 5.0}, "level: imbalance 0.000"),
+        (
+            Table(2),
+            {7: 5.0},
+            "nothing better was found; split: key hash 7 carries 2.00 times the mean; only a split can level it",
+        ),
+        (Table(2), dict.fromkeys(range(20), 5.0), "level: imbalance 0.000"),
+        (Table(2), {0: 0.0, 2: 0.0}, "idle"),
+        (Table(2), {}, "idle"),
+    ],
+)
+def test_input_that_leaves_nothing_to_do_is_left_alone_and_the_reason_told(
+    table: Table, costs: dict[int, float], words: str
+) -> None:
+    stream = Stream(table=table)
+    for _ in range(5):
+        stream.clock.now += 100
+        decision = stream.see(costs)
+        assert decision.action == "stay"
+        assert decision.why.startswith(words)
+    assert not stream.controller.status.errors
+
+
+def test_equal_keys_on_one_partition_are_dealt_out_once() -> None:
+    stream = Stream()
+    equal = dict.fromkeys(range(0, 40, 2), 5.0)
+    assert len(stream.swap(equal).moves) == 10
+    stream.clock.now += 100
+    assert stream.see(equal).why.startswith("level: imbalance 0.000")
+
+
+def test_load_that_no_tracked_key_explains_is_named() -> None:
+    stream = Stream()
+    snapshot = Snapshot.of(Table(2), [1], [1.0], remainder_costs=[50.0, 0.0], batches=(1,))
+    assert "fixed: partition 0 holds 1.96 times the mean in keys that cannot move; track more keys" in (
+        stream.controller.observe(snapshot).why
+    )
 
 
 def test_a_drifting_stream_stays_level_with_few_swaps() -> None:

@@ -77,6 +77,21 @@ def test_a_plan_is_never_worse_than_its_input(name: str, instance: Instance) -> 
 
 
 @every_policy
+@given(instance=instances())
+@FAST
+def test_the_same_input_gives_the_same_plan_and_is_left_as_it_was(name: str, instance: Instance) -> None:
+    snapshot, table = instance.snapshot(), Table.decode(instance.table.encode())
+    first, second = (policies.get(name)(snapshot, instance.table, instance.limits) for _ in range(2))
+    assert first.table == second.table
+    assert (first.imbalance_before, first.imbalance_after) == (second.imbalance_before, second.imbalance_after)
+    assert (first.met, first.reasons) == (second.met, second.reasons)
+    for field in ("key_hashes", "sources", "targets", "state_bytes"):
+        assert getattr(first.moves, field).tolist() == getattr(second.moves, field).tolist()
+    assert snapshot == instance.snapshot()
+    assert instance.table == table
+
+
+@every_policy
 @given(instance=instances(), random=st.randoms(use_true_random=False))
 @FAST
 def test_the_order_of_the_keys_does_not_matter(name: str, instance: Instance, random: object) -> None:

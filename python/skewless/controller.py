@@ -34,6 +34,7 @@ from skewless.table import Table
 log = logging.getLogger(__name__)
 
 HOUR_SECONDS = 3600.0
+KEPT_ERRORS = 20
 
 
 @dataclass(frozen=True)
@@ -256,6 +257,8 @@ class Controller:
 
     def _record(self, error: Exception) -> None:
         words = f"{type(error).__name__}: {error}"
+        if words not in self._errors and len(self._errors) >= KEPT_ERRORS:  # some messages never come twice
+            words = f"more errors than the {KEPT_ERRORS} kinds told apart here"
         self._errors[words] += 1
         if self._errors[words] == 1:
             log.warning("the table of epoch %d stays in force: %s", self.table.epoch, words)

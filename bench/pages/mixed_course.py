@@ -6,6 +6,7 @@ promises and what it comes to can be told from the noise of drawing. `Course` is
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -55,6 +56,7 @@ class Step:
     realised: float
     moved: float  # state bytes moved, as a share of all
     entries: int
+    cpu_ms: float  # of planning
     plan: Plan | None  # none where the interval was within the tolerance already
 
 
@@ -83,15 +85,16 @@ def replay(
         cost = _sum(course.loads[max(0, seen - memory + 1) : seen + 1], decay)
         state = _sum(course.loads[max(0, now - window + 1) : now + 1])
         snapshot = Snapshot.of(table, course.hashes, cost, state)
-        plan = None
+        plan, started = None, time.process_time()  # a shared machine's clock would say more about its other work
         if snapshot.imbalance > limits.max_imbalance:
             plan = policies.get(policy)(snapshot, table, replace(limits, max_imbalance=aim * limits.max_imbalance))
             table = plan.table
+        cpu_ms = 1000 * (time.process_time() - started)
         coming.append(table)
         in_force = coming.pop(0) if late else coming.pop()
         planned = snapshot.imbalance if plan is None else plan.imbalance_after
         moved = 0.0 if plan is None else plan.bytes_moved / max(snapshot.total_bytes, 1e-300)
-        steps.append(Step(1 + planned, 1 + course.imbalance(now + 1, in_force), moved, len(table), plan))
+        steps.append(Step(1 + planned, 1 + course.imbalance(now + 1, in_force), moved, len(table), cpu_ms, plan))
     return steps
 
 

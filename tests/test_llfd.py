@@ -43,6 +43,14 @@ def test_priority_decides_which_of_two_like_keys_is_exchanged() -> None:
         assert [item for item, _, _ in placements] == [0, first]
 
 
+def test_candidates_are_placed_heaviest_first_whatever_their_priority() -> None:
+    """Partition 0 gives away all three, the lightest first by priority; 5 goes to partition 1, 4 and 3 to partition 2."""
+    items = _items(costs=[3.0, 5.0, 4.0], sources=[0, 0, 0])
+    ceilings = np.array([6.0, 8.0, 8.0])
+    placements = assign(items, items.sources, np.array([9.0, 1.0, 5.0]), np.array([6.0, 0.0, 0.0]), ceilings)
+    assert placements == [(1, 1, 1), (2, 2, 1), (0, 2, 1)]
+
+
 def test_only_strictly_lighter_keys_are_exchanged() -> None:
     items = _items(costs=[3.0, 3.0], sources=[1, 0])
     placements = assign(items, items.sources, items.costs, np.array([0.0, 2.0]), np.array([4.0, 4.0]))

@@ -29,6 +29,11 @@ def test_keys_are_sorted_and_equal_hashes_added_up() -> None:
     assert snapshot.state_bytes.tolist() == [20.0, 40.0]
 
 
+def test_not_even_the_rounding_of_a_sum_depends_on_the_order_of_the_keys() -> None:
+    assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
+    assert Snapshot.of(Table(2), [4, 4, 4], [0.1, 0.2, 0.3]) == Snapshot.of(Table(2), [4, 4, 4], [0.3, 0.2, 0.1])
+
+
 def test_a_split_key_weighs_equally_on_its_targets_and_cannot_move() -> None:
     snapshot = Snapshot.of(Table(3, {6: (0, 2)}), [6, 7], [8.0, 1.0], [80, 10])
     assert snapshot.key_hashes.tolist() == [7]

@@ -103,8 +103,9 @@ def row(
     against = [plan.bytes_moved / bound for (_, plan), bound in zip(plans, least, strict=False)]
     entries = [len(plan.table) for _, plan in plans]
     met, cpu = sum(plan.met for _, plan in plans), statistics.median(cpu for _, cpu in times)
+    clock = ms([seconds for seconds, _ in times])
     print(
-        f"{label:<13}{ms([clock for clock, _ in times]):>26}{1e3 * cpu:>9.1f}{cpu / baseline:>9.2f}{min(levels):>10.4f}..{max(levels):.4f}"
+        f"{label:<13}{clock:>26}{1e3 * cpu:>9.1f}{cpu / baseline:>9.2f}{min(levels):>10.4f}..{max(levels):.4f}"
         f"{min(shares):>8.2f}..{max(shares):.2f}{min(against):>8.2f}..{max(against):.2f}{min(entries):>6}..{max(entries)}"
         f"  {met} of {len(plans)}",
         flush=True,

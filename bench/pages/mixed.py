@@ -316,7 +316,7 @@ def _findings(found: list[tuple[str, float, dict[str, float]]]) -> list[str]:
         f"**The table is not what is missing.** With 3,000 entries and little moved Mixed comes to between {_gap(all_come, 'halved', 'any', min):+.3f} and {_gap(all_come, 'halved', 'any', max):+.3f} "
         f"of what any table made from the last interval does. With loads known in advance it would come to {max(come['known'] for come in all_come):.3f} at most: the rest is drift between two intervals, and with small intervals chance.",
         f"**Memory.** Against the last interval alone, 8 intervals halved are worth {_gap(all_come, 'halved', 'last', min):+.3f} to {_gap(all_come, 'halved', 'last', max):+.3f}, {_gap(all_come, 'halved', 'last', np.median):+.3f} in the median; "
-        f"against five alike {_gap(all_come, 'halved', 'five', min):+.3f} to {_gap(all_come, 'halved', 'five', max):+.3f}. (Lower is better. Here every key is counted; a loop that sees only the heaviest keys of a batch gains more from memory.)",
+        f"against five alike {_gap(all_come, 'halved', 'five', min):+.3f} to {_gap(all_come, 'halved', 'five', max):+.3f}. (Lower is better; every key is counted here.)",
         f"**Tolerance.** max_imbalance 0.02 instead of 0.08: {_gap(all_come, 'strict', 'halved', min):+.3f} to {_gap(all_come, 'strict', 'halved', max):+.3f}, {_gap(all_come, 'strict', 'halved', np.median):+.3f} in the median.",
         f"**Promptness.** A plan that takes effect one interval later costs {_gap(all_come, 'late', 'halved', np.median):+.3f} in the median, {_gap(all_come, 'late', 'halved', max):+.3f} at worst.",
         "**Our goal** of 0.95 of the perfect throughput wherever no single key exceeds a fair share, with 0.08 / with 0.02 / known in advance: "

@@ -63,7 +63,7 @@ def facts(query: QueryRecord) -> list[tuple[str, list[str]]]:
 def hot_lines(query: QueryRecord) -> list[str]:
     last = query.last_batch
     keys = () if last is None else last.hot_keys[:SHOWN_KEYS]
-    lines = [f"hash {key.key_hash}: {key.share:.1%} of the rows (up to {key.error:.1%} off)" for key in keys]
+    lines = [f"{key.label}: {key.share:.1%} of the rows (up to {key.error:.1%} off)" for key in keys]
     return lines or ["none stands out"]
 
 
@@ -98,7 +98,7 @@ def _imbalances(query: QueryRecord) -> list[str]:
 
 
 def _swaps(query: QueryRecord) -> list[str]:
-    return [f"{swap}; {gain_words(query, swap)}" for swap in reversed(query.swaps[-SHOWN_SWAPS:])]
+    return [query.told(swap) for swap in reversed(query.swaps[-SHOWN_SWAPS:])]
 
 
 def _aligned(found: Iterable[tuple[str, list[str]]]) -> list[str]:

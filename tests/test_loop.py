@@ -650,3 +650,22 @@ def test_a_new_run_of_a_query_is_told_anew() -> None:
     scene.query.runId = "run-2"
     scene.loop.step()
     assert len(scene.gateway.told) == calls + 1
+
+
+def test_the_first_batch_of_a_run_is_no_measure_of_the_others() -> None:
+    scene = Scene(settings=replace(EAGER, pace=Pace(patience=3, cooldown_seconds=0)))
+    scene.query.run(SKEWED)
+    scene.query.committed[0] = replace(scene.query.committed[0], batch_ms=90_000)  # it starts Python workers
+    scene.loop.step()
+    record = scene.see(SKEWED, 6)
+    [swap] = record.swaps
+    assert (swap.usual_ms, swap.before_ms, record.gain(swap)) == (1000, 1000, 2.0)
+
+
+def test_a_gain_is_against_the_last_batches_before_the_swap_not_the_level_ones_long_ago() -> None:
+    scene = Scene(settings=replace(EAGER, pace=Pace(patience=2, cooldown_seconds=0)))
+    scene.see(LEVEL, 30)
+    record = scene.see(SKEWED, 6)
+    [swap] = record.swaps
+    assert (swap.usual_ms, swap.before_ms) == (500, 1000)
+    assert record.gain(swap) == 2.0

@@ -111,6 +111,7 @@ class Watch:
         self._publishing = Backoff(clock)
         self._left_alone = False
         self._first_look = True
+        self._first_batch: int | None = None
         self._untold: SwapRecord | None = None
         self._why = "no batch with a routed exchange yet"
         if earlier is None:
@@ -171,6 +172,8 @@ class Watch:
         """Remembers a batch and settles what it proves about tables."""
         self._last = batch.batch
         self._learn(batch)
+        if self._first_batch is None:
+            self._first_batch = batch.batch
         controller = self._controller or self._start(batch)
         own_swap = self._settle(controller, batch)
         self._batches.append(BatchRecord.of(batch, len(controller.table), self._values))
@@ -278,7 +281,7 @@ class Watch:
 
     def _finish(self, controller: Controller, pending: _Pending, batch: ObservedBatch) -> None:
         self._pending = None
-        moved, usual, plan = self._moved_by(pending.epoch), usual_ms(self._batches), pending.plan
+        moved, usual, plan = self._moved_by(pending.epoch), usual_ms(self._steady()), pending.plan
         longer_ms = 0.0 if usual is None else max(0.0, batch.batch_ms - usual)
         controller.finished(pending.epoch, moved.get("exportMs", longer_ms) / 1000)
         self._why = f"swapped: epoch {pending.epoch} is in force since batch {batch.batch}; {pending.why}"
@@ -319,8 +322,8 @@ class Watch:
             moved=len(hashes),
             why=why,
             batch_ms=batch.batch_ms,
-            usual_ms=usual_ms(self._batches),
-            before_ms=usual_ms(self._batches, 3),
+            usual_ms=usual_ms(self._steady()),
+            before_ms=usual_ms(self._steady(), 3),
             before=before,
             predicted=predicted,
             state_rows=moved.get("rows"),
@@ -329,6 +332,10 @@ class Watch:
             key_values=values if any(value is not None for value in values) else (),
         )
         self._swaps.append(self._untold)
+
+    def _steady(self) -> list[BatchRecord]:
+        """The batches to measure others by: not a run's first, which starts workers and loads classes, if there are more."""
+        return [batch for batch in self._batches if batch.batch != self._first_batch] or list(self._batches)
 
     def _tell_swap(self) -> None:
         """Logs the last swap once, when the first batch after it shows what it gained, or when there will be none."""

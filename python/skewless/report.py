@@ -18,8 +18,8 @@ from skewless.status import Status, errors_html, gain_words, grid_html, hot_line
 
 DRAWN_KEYS = 8
 NUMBER = "{:,.10g}".format
-SWAP_COLUMNS = ("batch", "epoch", "keys", "hottest moved", "before", "predicted", "realised", "state rows", "bytes", "export ms",
-                "batch ms", "pause ms", "since", "why")  # fmt: skip
+SWAP_COLUMNS = ("batch", "epoch", "keys", "before", "predicted", "realised", "state rows", "bytes", "export ms",
+                "batch ms", "pause ms", "since", "why", "hottest keys moved")  # fmt: skip
 
 LIGHT_PAGE = "--ink: #1b1b1b; --soft: #555; --paper: #fff; --line: #ddd; --grid: #e4e4e4; --axis: #999; --panel: #f5f5f5"
 DARK_PAGE = "--ink: #e6e6e6; --soft: #b0b3b8; --paper: #16181c; --line: #3a3d42; --grid: #2c2f34; --axis: #777; --panel: #22252a"
@@ -90,7 +90,7 @@ def summary(query: QueryRecord) -> str:
     told += [f"the longest pause was {max(pauses):.0f} ms"] if pauses else []
     if first and last:
         told.append(f"imbalance {_mean_imbalance(first)} before the first swap, {_mean_imbalance(last)} since the last")
-        before, after = usual_ms(first), usual_ms(last)
+        before, after = usual_ms(first[1:] or first), usual_ms(last)  # the first may have started Python workers
         told += [f"a batch took {before:.0f} ms before and {after:.0f} ms since (medians)"] if before and after else []
     return "; ".join(told) + "."
 
@@ -125,8 +125,8 @@ def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
     times = [(batch.batch, float(batch.batch_ms) if batch.rows else None) for batch in batches]
     entries = [(batch.batch, float(batch.entries)) for batch in batches]
     sections = [
-        ("Load of each partition", "Task time of each partition in each batch, against the batch's mean. Vertical lines mark "
-         "swaps, in every plot; e3: epoch 3 from here on.", scale + loads),
+        ("Load of each partition", "What the rows of each partition cost in task time, against the batch's mean. Vertical "
+         "lines mark swaps, in every plot; e3: epoch 3 from here on.", scale + loads),
         ("Imbalance", f"Heaviest partition / mean - 1; circles: what the plan predicted{across}.",
          svg.curves(frame, {"imbalance": busy}, "imbalance", level=max_imbalance, dots=foreseen)),
         ("Batch time", "From start to commit. A gap: a batch without rows.",
@@ -174,14 +174,8 @@ def _swap_table(query: QueryRecord) -> str:
 
 
 def _swap_row(query: QueryRecord, swap: SwapRecord) -> list[str]:
-    cells = [
-        str(swap.batch),
-        str(swap.epoch),
-        str(swap.moved),
-        swap.keys.removeprefix("hashes "),
-        shown(swap.before),
-        shown(swap.predicted),
-    ]
-    cells += [shown(query.realised(swap)), shown(swap.state_rows, ",d")]
-    cells += ["-" if swap.bytes_moved is None else amount(swap.bytes_moved), shown(swap.export_ms, "d"), str(swap.batch_ms)]
-    return [escape(cell) for cell in [*cells, shown(swap.pause_ms, ".0f"), gain_words(query, swap), swap.why]]
+    moved = "-" if swap.bytes_moved is None else amount(swap.bytes_moved)
+    cells = [str(swap.batch), str(swap.epoch), str(swap.moved), shown(swap.before), shown(swap.predicted)]
+    cells += [shown(query.realised(swap)), shown(swap.state_rows, ",d"), moved, shown(swap.export_ms, "d"), str(swap.batch_ms)]
+    cells += [shown(swap.pause_ms, ".0f"), gain_words(query, swap), swap.why, swap.keys.removeprefix("hashes ")]
+    return [escape(cell) for cell in cells]

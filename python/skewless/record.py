@@ -160,14 +160,17 @@ class QueryRecord:
 
     def told(self, swap: SwapRecord) -> str:
         """What a swap moved, cost and gained, in one line."""
-        gain, realised = self.gain(swap), self.realised(swap)
+        realised = self.realised(swap)
         parts = [str(swap)]
         if swap.before is not None:
             foreseen = "" if swap.predicted is None else f", {swap.predicted:.3f} predicted"
             came = "" if realised is None else f", {realised:.3f} realised"
             parts.append(f"imbalance {swap.before:.3f} before{foreseen}{came}")
-        parts.append("no batch since" if gain is None else f"batches take {1 / gain:.2f} of the time since")
-        return "; ".join(parts)
+        return "; ".join([*parts, self.gain_words(swap)])
+
+    def gain_words(self, swap: SwapRecord) -> str:
+        gain = self.gain(swap)
+        return "no batch since" if gain is None else f"batches take {1 / gain:.2f} of the time since"
 
     def _after(self, swap: SwapRecord) -> list[BatchRecord]:
         return [batch for batch in self.batches if batch.epoch == swap.epoch and batch.batch > swap.batch and batch.rows]

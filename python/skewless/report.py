@@ -14,7 +14,7 @@ from pathlib import Path
 from skewless import svg
 from skewless.errors import SettingError
 from skewless.record import BatchRecord, QueryRecord, SwapRecord, amount, counted, usual_ms
-from skewless.status import Status, errors_html, gain_words, grid_html, hot_lines, shown
+from skewless.status import Status, errors_html, grid_html, hot_lines, shown
 
 DRAWN_KEYS = 8
 NUMBER = "{:,.10g}".format
@@ -177,5 +177,5 @@ def _swap_row(query: QueryRecord, swap: SwapRecord) -> list[str]:
     moved = "-" if swap.bytes_moved is None else amount(swap.bytes_moved)
     cells = [str(swap.batch), str(swap.epoch), str(swap.moved), shown(swap.before), shown(swap.predicted)]
     cells += [shown(query.realised(swap)), shown(swap.state_rows, ",d"), moved, shown(swap.export_ms, "d"), str(swap.batch_ms)]
-    cells += [shown(swap.pause_ms, ".0f"), gain_words(query, swap), swap.why, swap.keys.removeprefix("hashes ")]
+    cells += [shown(swap.pause_ms, ".0f"), query.gain_words(swap), swap.why, swap.keys.removeprefix("hashes ")]
     return [escape(cell) for cell in cells]

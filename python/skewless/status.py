@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from skewless.record import QueryRecord, SwapRecord, amount, counted
+from skewless.record import QueryRecord, amount, counted
 
 SHOWN_KEYS = 5
 SHOWN_SWAPS = 5
@@ -65,11 +65,6 @@ def hot_lines(query: QueryRecord) -> list[str]:
     keys = () if last is None else last.hot_keys[:SHOWN_KEYS]
     lines = [f"{key.label}: {key.share:.1%} of the rows (up to {key.error:.1%} off)" for key in keys]
     return lines or ["none stands out"]
-
-
-def gain_words(query: QueryRecord, swap: SwapRecord) -> str:
-    gain = query.gain(swap)
-    return "no batch since" if gain is None else f"batches take {1 / gain:.2f} of the time since"
 
 
 def shown(value: float | None, form: str = ".3f") -> str:

@@ -105,6 +105,8 @@ def test_a_skewed_stateful_query_is_levelled_by_itself_with_plain_sparks_results
     assert query.batches[-1].epoch == loads[-1].epoch > 0
     assert "keys moved" in str(status)
     assert "<svg" in report
+    assert all(key.value is None for batch in query.batches for key in batch.hot_keys)  # values are shown only on request
+    assert not any(f'"{key}"' in str(status) or f"&quot;{key}&quot;" in report for key in hot)
 
 
 def test_level_input_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:

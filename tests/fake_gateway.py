@@ -38,6 +38,7 @@ class FakeQuery:
     pins: list[tuple[int, Table]] = field(default_factory=list)
     committed: list[ObservedBatch] = field(default_factory=list)
     swaps: list[dict[str, Any]] = field(default_factory=list)
+    values: dict[int, str] = field(default_factory=dict)  # of key hashes, if a task is to show them
     keeps_state: bool = True
     planned_ahead: int = 0  # batches that a published table comes too late for
     lock: Any = field(default_factory=threading.RLock)  # as in the JVM: no batch is planned while a table is being pinned
@@ -73,7 +74,10 @@ class FakeQuery:
             record = {"batch": batch, "epoch": table.epoch, "fromEpoch": before.epoch, "keyHashes": moved, "rows": 3 * moved}
             self.swaps.append(record | {"bytes": 1000 * moved, "exportMs": 120, "batchMs": batch_ms})
         sketch = (hashes[order], counts[order])
-        self.committed.append(ObservedBatch(batch, table.epoch, batch_ms, loads, loads * 100, loads * MS_PER_ROW, *sketch, 1))
+        times, values = loads * MS_PER_ROW, {key: value for key, value in self.values.items() if key in rows}
+        self.committed.append(
+            ObservedBatch(batch, table.epoch, batch_ms, loads, loads * 100, times, *sketch, 1, key_values=values)
+        )
 
 
 class FakeGateway:
@@ -83,6 +87,7 @@ class FakeGateway:
         self.queries = list(queries)
         self.ended: list[FakeQuery] = []
         self.published: list[tuple[str, Table]] = []
+        self.told: list[tuple[str, float | None, float | None, int]] = []
         self.calls = 0
         self.fail: dict[str, BaseException] = {}
         self.is_alive = True
@@ -132,6 +137,11 @@ class FakeGateway:
     def unwatch(self) -> None:
         self._may_fail("unwatch")
         self.watched = False
+
+    def tell(self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int) -> bool:
+        self._may_fail("tell")
+        self.told.append((query_id, imbalance, pause_ms, errors))
+        return True
 
     def swaps(self, query: FakeQuery) -> list[dict[str, Any]]:
         self._may_fail("swaps")

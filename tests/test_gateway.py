@@ -30,6 +30,7 @@ class JavaBatch:
         "stateHashes": struct.pack("<2i", 0, -7),
         "stateBytes": struct.pack("<2q", 120, 1 << 41),
         "partitionStateBytes": struct.pack("<2q", 1 << 42, -1),
+        "keyValues": '{"-7":"a \\"b\\" é"}',
     }
 
     def __getattr__(self, name: str) -> Any:
@@ -37,6 +38,10 @@ class JavaBatch:
 
 
 class JavaGateway:
+    def tell(self, *arguments: object) -> bool:
+        self.asked.append(arguments)
+        return True
+
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []
 
@@ -70,10 +75,17 @@ def test_an_observed_batch_crosses_as_whole_arrays() -> None:
     assert batch.key_hashes.tolist() == [-7, 2147483647, 0]
     assert batch.key_hashes.dtype == np.int32
     assert batch.key_rows.tolist() == [4, 3, 1]
+    assert batch.key_values == {-7: 'a "b" é'}
 
 
 def test_swaps_come_as_dictionaries() -> None:
     assert Gateway(spark()).swaps(SimpleNamespace(_jsq="q")) == [{"epoch": 3, "exportMs": 12, "query": "q"}]
+
+
+def test_what_the_loop_knows_is_told_in_one_call() -> None:
+    java = JavaGateway()
+    assert Gateway(spark(java)).tell("q", 0.25, None, 3)
+    assert java.asked == [("session", "q", 0.25, None, 3)]
 
 
 def test_active_queries_are_those_of_the_session() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,25 @@ def test_the_last_batch_is_the_last_with_rows() -> None:
     found = record(batch(4), batch(5, rows=0))
     assert found.last_batch is not None
     assert found.last_batch.batch == 4
+
+
+def test_a_swap_names_the_keys_whose_values_are_known() -> None:
+    named = replace(SWAP, key_hashes=(3, -9), key_values=("alice", None), moved=2)
+    assert str(named).startswith('batch 5 went to epoch 1: 2 keys moved ("alice" (hash 3), hash -9), batch')
+    many = replace(named, key_hashes=tuple(range(20)), key_values=("k",) * 20, moved=20)
+    assert '"k" (hash 4) ...)' in str(many)
+
+
+def test_the_line_of_a_swap_ends_with_what_it_gained() -> None:
+    own, after = batch(5, 400, epoch=1), batch(6, 150, epoch=1, loads=(3.0, 1.0))
+    swap = replace(SWAP, before=0.9, predicted=0.1)
+    assert (
+        record(own, after)
+        .told(swap)
+        .endswith("; imbalance 0.900 before, 0.100 predicted, 0.500 realised; batches take 0.50 of the time since")
+    )
+    assert record(own).told(swap).endswith("; imbalance 0.900 before, 0.100 predicted; no batch since")
+    assert record(own).told(SWAP).endswith("(100 ms longer); no batch since")
 
 
 def test_a_swap_is_told_in_a_line_that_leaves_out_what_is_not_known() -> None:

@@ -10,9 +10,10 @@ import pytest
 from fake_gateway import LEVEL, SKEWED, Clock, FakeGateway, FakeQuery
 from markup import check_html
 from records import drifting
+from skewless.controller import Pace
 from skewless.errors import SettingError
 from skewless.loop import Loop
-from skewless.record import BatchRecord, QueryRecord
+from skewless.record import BatchRecord, QueryRecord, SwapRecord
 from skewless.report import page, summary, write
 from skewless.status import Status
 from skewless.watch import Settings
@@ -71,6 +72,54 @@ def test_odd_shapes_are_drawn(rows: dict[int, int], partitions: int, batches: in
     html = page(loop.status())
     check_html(html)
     assert len(html) < 1_000_000
+
+
+def test_a_plot_without_values_says_so_and_has_no_scale() -> None:
+    query = FakeQuery()
+    loop = Loop(FakeGateway(query), Settings(), Clock())
+    query.run(LEVEL, 2)
+    loop.step()
+    html = page(loop.status())
+    assert html.count("nothing to show") == 1  # no state was moved
+    moved = html[html.index("<h3>State moved</h3>") :]
+    assert "0 B" not in moved
+    assert ">batch</text>" in moved
+
+
+def test_every_axis_says_what_it_measures_and_both_backgrounds_have_colours() -> None:
+    html = page(drifting(30))
+    assert html.count(">batch</text>") == 6
+    for unit in ("partition", "imbalance", "milliseconds", "% of the rows", "entries", "bytes"):
+        assert f'rotate(-90)" text-anchor="middle">{unit}</text>' in html, unit
+    light, dark = html.split("@media (prefers-color-scheme: dark)")[:2]
+    names = set(re.findall(r"var\((--\w+)", html))
+    assert names
+    assert names - {f"--{kind}{i}" for kind in "ch" for i in range(11)} <= set(re.findall(r"(--\w+):", light))
+    assert names <= set(re.findall(r"(--\w+):", dark))
+
+
+def test_values_of_keys_are_in_the_report_and_escaped() -> None:
+    query = FakeQuery(values={0: "a <i>", 4: "x" * 64})
+    loop = Loop(FakeGateway(query), Settings(pace=Pace(patience=1, cooldown_seconds=0)), Clock())
+    loop.step()
+    for _ in range(3):
+        query.run(SKEWED)
+        loop.step()
+    html = page(loop.status())
+    assert '"a <i>" (hash 0)' in check_html(html)
+    assert "<i>" not in html
+    assert "&quot;a &lt;i&gt;&quot; (hash 0)</span>" in html  # in the legend of the curves
+
+
+def test_a_long_name_and_five_thousand_batches_of_three_hundred_partitions_are_drawn() -> None:
+    [query] = drifting(60, partitions=300).queries
+    batches = tuple(replace(query.batches[i % 60], batch=i) for i in range(5000))
+    swap = SwapRecord(0, 0, tuple(range(20)), 900, "gain", 900, 600.0, 1.2, 0.05, 30, 10**9, 80)
+    swaps = tuple(replace(swap, batch=i, epoch=i) for i in range(1, 5000, 25))
+    html = page(Status("", (replace(query, name="<script>" + "n" * 500, batches=batches, swaps=swaps),)))
+    check_html(html)
+    assert 'opacity="0.35"' in html
+    assert len(html) < 3_000_000
 
 
 def test_a_query_whose_partitions_changed_in_number_is_drawn() -> None:

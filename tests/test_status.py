@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 from fake_gateway import LEVEL, SKEWED, Clock, FakeGateway, FakeQuery
 from markup import check_html
 from records import drifting
@@ -10,8 +12,8 @@ from skewless.status import Status
 from skewless.watch import Settings
 
 
-def levelled() -> tuple[Loop, FakeGateway, FakeQuery]:
-    query = FakeQuery()
+def levelled(values: dict[int, str] | None = None) -> tuple[Loop, FakeGateway, FakeQuery]:
+    query = FakeQuery(values=values or {})
     gateway = FakeGateway(query)
     loop = Loop(gateway, Settings(pace=Pace(patience=1, cooldown_seconds=0)), Clock())
     loop.step()
@@ -33,7 +35,8 @@ def test_the_text_says_what_a_user_asks() -> None:
         "hash 0: 40.0% of the rows (up to 1.0% off)",
         "1 remembered, 2.0 kB of state moved",
         "batch 1 went to epoch 1: 2 keys moved (hashes ",
-        "6 state rows, 2.0 kB, export 120 ms, batch 1100 ms (100 ms longer); batches take 0.50 of the time since",
+        "6 state rows, 2.0 kB, export 120 ms, batch 1100 ms (100 ms longer); "
+        "imbalance 1.000 before, 0.000 predicted, 0.000 realised; batches take 0.50 of the time since",
         "level: imbalance 0.000 is within 0.080",
     ):
         assert words in text, words
@@ -44,6 +47,16 @@ def test_only_the_five_hottest_keys_and_the_last_five_swaps_are_told() -> None:
     text = str(drifting(200))
     assert text.count(" of the rows (up to") == 5
     assert text.count(" went to epoch ") == 5
+
+
+def test_values_of_keys_stand_beside_their_hashes_where_they_are_known() -> None:
+    text = str(levelled({0: "alice <x>", 4: "NULL"})[0].status())
+    assert '"alice <x>" (hash 0): 40.0% of the rows' in text
+    assert "hash 2: 40.0% of the rows" in text
+    assert re.search(r'2 keys moved \((hash 2|"alice <x>" \(hash 0\)), "NULL" \(hash 4\)|hash 6\)', text), text
+    html = levelled({0: "alice <x>"})[0].status()._repr_html_()
+    assert "alice &lt;x&gt;" in html
+    assert "<x>" not in html
 
 
 def test_errors_are_told_with_their_counts() -> None:

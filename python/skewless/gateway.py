@@ -85,6 +85,10 @@ class Gateway:
         """The committed swaps of the query's run, oldest first, as the JVM recorded them."""
         return [json.loads(str(swap)) for swap in self._call("swaps", query._jsq)]
 
+    def tell(self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int) -> bool:
+        """Hands what the loop knows of a query to Spark's metrics; false if they do not know the query yet."""
+        return bool(self._call("tell", self._session, query_id, imbalance, pause_ms, errors))
+
     def active(self) -> list[Any]:
         """The streaming queries of this session that run now."""
         return list(self._spark.streams.active)
@@ -167,4 +171,5 @@ def _observed(java: Any) -> ObservedBatch:
         state_hashes=np.frombuffer(java.stateHashes(), dtype="<i4"),
         state_bytes=np.frombuffer(java.stateBytes(), dtype="<i8"),
         partition_state_bytes=np.frombuffer(java.partitionStateBytes(), dtype="<i8"),
+        key_values={int(key_hash): str(value) for key_hash, value in json.loads(java.keyValues()).items()},
     )

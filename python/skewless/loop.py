@@ -32,6 +32,7 @@ class LoopGateway(QueryGateway, Protocol):
     def active(self) -> list[Any]: ...
     def alive(self) -> bool: ...
     def unwatch(self) -> None: ...
+    def tell(self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int, /) -> bool: ...
 
 
 class Loop:
@@ -42,6 +43,7 @@ class Loop:
         self._gateway, self._clock = gateway, clock
         self._watches: dict[str, tuple[str, Watch]] = {}  # query id -> run id and its watch
         self._backoffs: dict[str, Backoff] = {}
+        self._told: dict[str, tuple[float | None, float | None, int]] = {}  # query id -> what its metrics show
         self._polling = Backoff(clock)
         self._troubles = Troubles("the loop")
         self._stopping = threading.Event()
@@ -147,6 +149,7 @@ class Loop:
             return known
         if known is not None and known.running:
             known.end("the query was started again")
+        self._told.pop(query_id, None)  # a new run has new metrics
         name = str(query.name or "")
         watch = Watch(query, query_id, name, self._gateway, self.settings, self._clock, known)
         self._watches[query_id] = run_id, watch
@@ -157,11 +160,28 @@ class Loop:
         for query_id in ended[: max(0, len(ended) - KEPT_QUERIES)]:
             del self._watches[query_id]
             self._backoffs.pop(query_id, None)
+            self._told.pop(query_id, None)
 
     def _tell(self) -> None:
         records = tuple(watch.record() for _, watch in self._watches.values())
+        for record in records:
+            if record.running:
+                self._measure(record)
         with self._lock:
             self._records, self._errors = records, self._troubles.counts
+
+    def _measure(self, record: QueryRecord) -> None:
+        """Keeps the query's metrics up to date: a call to the JVM only when something has changed."""
+        last, pause = record.last_batch, record.swaps[-1].pause_ms if record.swaps else None
+        now = (None if last is None else last.imbalance, pause, sum(record.errors.values()))
+        if self._told.get(record.query_id) == now:
+            return
+        try:
+            if self._gateway.tell(record.query_id, *now):
+                self._told[record.query_id] = now
+        except _Trouble as error:
+            if self._gateway.alive():
+                self._troubles.note(error)
 
     def _session_gone(self) -> bool:
         for _, watch in self._watches.values():

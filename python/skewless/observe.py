@@ -44,6 +44,7 @@ class ObservedBatch:
     sample_rate    the share of the rows that the sketch looked at
     state_hashes   the keys whose state was measured, in this batch or before, with their bytes, `state_bytes`
     partition_state_bytes   all state of each partition; -1 where nobody knows
+    key_values     what some of the hashes stand for, as text for people; empty unless spark.skewless.observe.keyValues is on
     """
 
     batch: int
@@ -59,6 +60,7 @@ class ObservedBatch:
     state_hashes: Int32s = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     state_bytes: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     partition_state_bytes: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    key_values: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("rows", "bytes", "run_ms", "key_rows", "state_bytes", "partition_state_bytes"):

@@ -5,9 +5,10 @@ Apart from the loop, which makes them on its own thread, so that status and repo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,16 +18,22 @@ from skewless.snapshot import Floats, imbalance_of
 KEPT_BATCHES = 1000
 KEPT_SWAPS = 200
 KEPT_KEYS = 20  # of a batch's heavy hitters, and of a swap's moved keys
+KEPT_VALUES = 5000  # of keys' values as text
 MEDIAN_BATCHES = 20  # what a batch usually takes is the median of so many
 
 
 @dataclass(frozen=True)
 class HotKey:
-    """A heavy hitter of one batch: its share of the batch's rows, and by how much that share may be off."""
+    """A heavy hitter of one batch: its share of the batch's rows, by how much that share may be off, and its value, if known."""
 
     key_hash: int
     share: float
     error: float
+    value: str | None = None
+
+    @property
+    def label(self) -> str:
+        return key_label(self.key_hash, self.value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,17 +49,17 @@ class BatchRecord:
     hot_keys: tuple[HotKey, ...] = ()
 
     @classmethod
-    def of(cls, observed: ObservedBatch, entries: int) -> BatchRecord:
+    def of(cls, observed: ObservedBatch, entries: int, values: Mapping[int, str] = MappingProxyType({})) -> BatchRecord:
         """
         >>> BatchRecord.of(ObservedBatch(3, 0, 900, [6, 2], [0, 0], [600, 200], [4, 5], [5, 2], max_error=1), 0).hot_keys
-        (HotKey(key_hash=4, share=0.625, error=0.125), HotKey(key_hash=5, share=0.25, error=0.125))
+        (HotKey(key_hash=4, share=0.625, error=0.125, value=None), HotKey(key_hash=5, share=0.25, error=0.125, value=None))
         """
         rows = int(observed.rows.sum())
         loads = observed.rows * seconds_per_row(observed)
         hottest = np.argsort(-observed.key_rows, kind="stable")[:KEPT_KEYS]
         error = min(1.0, observed.max_error / rows) if rows else 0.0
         pairs = zip(observed.key_hashes[hottest].tolist(), observed.key_rows[hottest].tolist(), strict=True)
-        hot_keys = tuple(HotKey(key_hash, min(1.0, count / rows), error) for key_hash, count in pairs if rows)
+        hot_keys = tuple(HotKey(k, min(1.0, count / rows), error, values.get(k)) for k, count in pairs if rows)
         return cls(observed.batch, observed.epoch, observed.batch_ms, rows, loads, entries, hot_keys)
 
     @property
@@ -64,8 +71,10 @@ class BatchRecord:
 class SwapRecord:
     """One swap that came into force with `batch`. What is not known is None: a query without state exports nothing.
 
-    key_hashes      of the keys that moved; the first 20 of `moved`
+    key_hashes      of the keys that moved, hottest first; the first 20 of `moved`
+    key_values      what these hashes stand for, None where it is not known; empty if none is
     usual_ms        the median of the batches before; what the swap's own batch took more is its pause
+    before_ms       the median of the last three before, which the swap answers; what batches take less since is its gain
     before, predicted       imbalance of the plan's snapshot, and as the plan foresaw it
     """
 
@@ -81,10 +90,22 @@ class SwapRecord:
     state_rows: int | None = None
     bytes_moved: int | None = None
     export_ms: int | None = None
+    key_values: tuple[str | None, ...] = ()
+    before_ms: float | None = None
 
     @property
     def pause_ms(self) -> float | None:
         return None if self.usual_ms is None else max(0.0, self.batch_ms - self.usual_ms)
+
+    @property
+    def keys(self) -> str:
+        """The hottest five of the moved keys, for people."""
+        values = self.key_values or (None,) * len(self.key_hashes)
+        shown = list(zip(self.key_hashes, values, strict=True))[:5]
+        more = " ..." if self.moved > 5 else ""
+        if not any(value is not None for _, value in shown):
+            return f"hashes {' '.join(str(key_hash) for key_hash, _ in shown)}{more}"
+        return ", ".join(key_label(key_hash, value) for key_hash, value in shown) + more
 
     def __str__(self) -> str:
         """One line, for a log and for a person.
@@ -92,12 +113,7 @@ class SwapRecord:
         >>> str(SwapRecord(12, 3, (-7, 40), 2, "gain", 900, 650.0, 0.61, 0.04, state_rows=30, bytes_moved=5200, export_ms=80))
         'batch 12 went to epoch 3: 2 keys moved (hashes -7 40), 30 state rows, 5.2 kB, export 80 ms, batch 900 ms (250 ms longer)'
         """
-        named = " ".join(str(key_hash) for key_hash in self.key_hashes[:5])
-        parts = [
-            f"{counted(self.moved, 'key')} moved (hashes {named}{' ...' if self.moved > 5 else ''})"
-            if self.moved
-            else "no key moved"
-        ]
+        parts = [f"{counted(self.moved, 'key')} moved ({self.keys})" if self.moved else "no key moved"]
         parts += [] if self.state_rows is None else [counted(self.state_rows, "state row")]
         parts += [] if self.bytes_moved is None else [amount(self.bytes_moved)]
         parts += [] if self.export_ms is None else [f"export {self.export_ms} ms"]
@@ -139,16 +155,40 @@ class QueryRecord:
     def gain(self, swap: SwapRecord) -> float | None:
         """How many times shorter batches are since the swap (up to the next one) than before it, by their medians."""
         after = usual_ms(self._after(swap)[:MEDIAN_BATCHES])
-        return swap.usual_ms / after if after and swap.usual_ms is not None else None
+        before = swap.usual_ms if swap.before_ms is None else swap.before_ms
+        return before / after if after and before is not None else None
+
+    def told(self, swap: SwapRecord) -> str:
+        """What a swap moved, cost and gained, in one line."""
+        realised = self.realised(swap)
+        parts = [str(swap)]
+        if swap.before is not None:
+            foreseen = "" if swap.predicted is None else f", {swap.predicted:.3f} predicted"
+            came = "" if realised is None else f", {realised:.3f} realised"
+            parts.append(f"imbalance {swap.before:.3f} before{foreseen}{came}")
+        return "; ".join([*parts, self.gain_words(swap)])
+
+    def gain_words(self, swap: SwapRecord) -> str:
+        gain = self.gain(swap)
+        return "no batch since" if gain is None else f"batches take {1 / gain:.2f} of the time since"
 
     def _after(self, swap: SwapRecord) -> list[BatchRecord]:
         return [batch for batch in self.batches if batch.epoch == swap.epoch and batch.batch > swap.batch and batch.rows]
 
 
-def usual_ms(batches: Iterable[BatchRecord]) -> float | None:
-    """The median time of the last 20 batches that had rows."""
-    times = [batch.batch_ms for batch in batches if batch.rows][-MEDIAN_BATCHES:]
+def usual_ms(batches: Iterable[BatchRecord], last: int = MEDIAN_BATCHES) -> float | None:
+    """The median time of the last 20 batches, or so many, that had rows."""
+    times = [batch.batch_ms for batch in batches if batch.rows][-last:]
     return float(median(times)) if times else None
+
+
+def key_label(key_hash: int, value: str | None = None) -> str:
+    """What to call a key before people.
+
+    >>> key_label(-7), key_label(-7, "alice")
+    ('hash -7', '"alice" (hash -7)')
+    """
+    return f"hash {key_hash}" if value is None else f'"{value}" (hash {key_hash})'
 
 
 def counted(count: int, what: str) -> str:

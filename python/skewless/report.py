@@ -14,25 +14,35 @@ from pathlib import Path
 from skewless import svg
 from skewless.errors import SettingError
 from skewless.record import BatchRecord, QueryRecord, SwapRecord, amount, counted, usual_ms
-from skewless.status import Status, errors_html, gain_words, grid_html, hot_lines, shown
+from skewless.status import Status, errors_html, grid_html, hot_lines, shown
 
 DRAWN_KEYS = 8
-SWAP_COLUMNS = ("batch", "epoch", "keys", "hashes", "before", "predicted", "realised", "state rows", "bytes", "export ms",
-                "batch ms", "pause ms", "since", "why")  # fmt: skip
+NUMBER = "{:,.10g}".format
+SWAP_COLUMNS = ("batch", "epoch", "keys", "before", "predicted", "realised", "state rows", "bytes", "export ms",
+                "batch ms", "pause ms", "since", "why", "hottest keys moved")  # fmt: skip
 
-STYLE = """
-:root { color-scheme: light }
-body { font: 15px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff }
-body { max-width: 960px; margin: 2em auto; padding: 0 1em }
-h1 { font-size: 1.5em } h2 { font-size: 1.2em; margin-top: 2em; border-top: 1px solid #ddd; padding-top: 1em }
-h3 { font-size: 1em; margin: 1.6em 0 0 } svg { max-width: 100%; height: auto; display: block }
-svg text { font: 11px system-ui, sans-serif; fill: #444 } p.note, p.legend { font-size: 13px; color: #555; margin: 0.2em 0 }
-table { border-collapse: collapse; font-size: 13px }
-td, th { padding: 2px 10px 2px 0; text-align: left; border-bottom: 1px solid #eee }
-.swatch { display: inline-block; width: 11px; height: 11px; margin: 0 5px 0 12px; border: 1px solid #bbb }
-.wide { overflow-x: auto } .wide td { white-space: nowrap }
-.why { background: #f5f5f5; padding: 0.4em 0.8em }
+LIGHT_PAGE = "--ink: #1b1b1b; --soft: #555; --paper: #fff; --line: #ddd; --grid: #e4e4e4; --axis: #999; --panel: #f5f5f5"
+DARK_PAGE = "--ink: #e6e6e6; --soft: #b0b3b8; --paper: #16181c; --line: #3a3d42; --grid: #2c2f34; --axis: #777; --panel: #22252a"
+STYLE = (
+    f"""
+:root {{ color-scheme: light dark; {LIGHT_PAGE} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {DARK_PAGE}; {svg.DARK} }} }}
 """
+    + """
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); overflow-wrap: anywhere }
+body { max-width: 960px; margin: 2em auto; padding: 0 1em }
+h1 { font-size: 1.5em } h2 { font-size: 1.2em; margin-top: 2em; border-top: 1px solid var(--line); padding-top: 1em }
+h3 { font-size: 1em; margin: 1.6em 0 0 } svg { max-width: 100%; height: auto; display: block }
+svg text { font: 11px system-ui, sans-serif; fill: var(--soft) }
+p.note, p.legend { font-size: 13px; color: var(--soft); margin: 0.2em 0 }
+table { border-collapse: collapse; font-size: 13px }
+td, th { padding: 2px 10px 2px 0; text-align: left; border-bottom: 1px solid var(--grid) }
+.item { display: inline-block; margin-right: 12px }
+.swatch { display: inline-block; width: 11px; height: 11px; margin-right: 5px; border: 1px solid var(--axis) }
+.wide { overflow-x: auto } .wide td, .wide th { white-space: nowrap }
+.why { background: var(--panel); padding: 0.4em 0.8em }
+"""
+)
 
 
 def write(path: str | os.PathLike[str], status: Status) -> Path:
@@ -70,7 +80,7 @@ def summary(query: QueryRecord) -> str:
     if not query.batches:
         return "No batch with a routed exchange has been seen."
     first_batch, last_batch = query.batches[0].batch, query.batches[-1].batch
-    told = [f"{len(query.batches)} batches remembered, {first_batch} to {last_batch}"]
+    told = [f"{len(query.batches)} {'batch' if len(query.batches) == 1 else 'batches'} remembered, {first_batch} to {last_batch}"]
     first, last = _before_swaps(query), _since_last_swap(query)
     if not query.swaps:
         return f"{told[0]}; no swap; imbalance {_mean_imbalance(query.batches)} (heaviest partition / mean - 1)."
@@ -80,7 +90,7 @@ def summary(query: QueryRecord) -> str:
     told += [f"the longest pause was {max(pauses):.0f} ms"] if pauses else []
     if first and last:
         told.append(f"imbalance {_mean_imbalance(first)} before the first swap, {_mean_imbalance(last)} since the last")
-        before, after = usual_ms(first), usual_ms(last)
+        before, after = usual_ms(first[1:] or first), usual_ms(last)  # the first may have started Python workers
         told += [f"a batch took {before:.0f} ms before and {after:.0f} ms since (medians)"] if before and after else []
     return "; ".join(told) + "."
 
@@ -110,21 +120,22 @@ def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
     moved = [(swap.batch, float(swap.bytes_moved or 0)) for swap in query.swaps if frame.first <= swap.batch]
     hot = _hot_curves(query)
     across = "" if max_imbalance is None else f"; dashed: max_imbalance, {max_imbalance:g}"
-    keys = ["nothing", "half the mean", "the mean", "1.5 times", "twice the mean and more"]
-    colours = [svg.HEAT[i] for i in (0, 3, 5, 8, 10)]
+    loads = svg.heat(frame, [(batch.batch, batch.loads) for batch in batches])
+    scale = svg.legend(["nothing", "half the mean", "the mean", "1.5 times", "twice the mean and more"], (0, 3, 5, 8, 10))
+    times = [(batch.batch, float(batch.batch_ms) if batch.rows else None) for batch in batches]
+    entries = [(batch.batch, float(batch.entries)) for batch in batches]
     sections = [
-        ("Load of each partition", "Task time of a partition (rows) in each batch (columns), against the batch's mean. "
-         "Vertical lines mark swaps, e3: epoch 3 from here on.",
-         svg.legend(keys, colours) + svg.heat(frame, [(batch.batch, batch.loads) for batch in batches])),
+        ("Load of each partition", "What the rows of each partition cost in task time, against the batch's mean. Vertical "
+         "lines mark swaps, in every plot; e3: epoch 3 from here on.", scale + loads),
         ("Imbalance", f"Heaviest partition / mean - 1; circles: what the plan predicted{across}.",
-         svg.curves(frame, {"imbalance": busy}, level=max_imbalance, dots=foreseen)),
-        ("Batch time", "Milliseconds from start to commit.",
-         svg.curves(frame, {"batch time": [(batch.batch, float(batch.batch_ms)) for batch in batches]}, "{:,.0f} ms".format)),
-        ("Hottest keys", "Share of the rows of each batch, by key hash. A gap: the key was not among the batch's hottest.",
-         svg.legend(list(hot)) + svg.curves(frame, hot, "{:.3g}%".format)),
+         svg.curves(frame, {"imbalance": busy}, "imbalance", level=max_imbalance, dots=foreseen)),
+        ("Batch time", "From start to commit. A gap: a batch without rows.",
+         svg.curves(frame, {"batch time": times}, "milliseconds", NUMBER)),
+        ("Hottest keys", "Share of the rows of each batch. A gap: the key was not among the batch's hottest.",
+         svg.legend(list(hot)) + svg.curves(frame, hot, "% of the rows")),
         ("Table size", "Entries of the table in force.",
-         svg.curves(frame, {"entries": [(b.batch, float(b.entries)) for b in batches]}, "{:,.3g}".format, steps=True, height=90)),
-        ("State moved", "Bytes that each swap moved.", svg.bars(frame, moved, amount)),
+         svg.curves(frame, {"entries": entries}, "entries", NUMBER, steps=True, height=90)),
+        ("State moved", "Bytes that each swap moved.", svg.bars(frame, moved, "bytes", amount)),
     ]  # fmt: skip
     return "".join(f'<h3>{title}</h3><p class="note">{escape(note)}</p>{plot}' for title, note, plot in sections)
 
@@ -132,15 +143,18 @@ def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
 def _hot_curves(query: QueryRecord) -> dict[str, list[svg.Point]]:
     """The keys that were hottest at any time, hottest first, with their share in each batch in percent."""
     peaks: dict[int, float] = {}
+    labels: dict[int, str] = {}
     for batch in query.batches:
         for key in batch.hot_keys:
             peaks[key.key_hash] = max(peaks.get(key.key_hash, 0.0), key.share)
+            if key.value is not None or key.key_hash not in labels:
+                labels[key.key_hash] = key.label
     drawn = sorted(peaks, key=lambda key_hash: (-peaks[key_hash], key_hash))[:DRAWN_KEYS]
-    curves: dict[str, list[svg.Point]] = {f"hash {key_hash}": [] for key_hash in drawn}
+    curves: dict[str, list[svg.Point]] = {labels[key_hash]: [] for key_hash in drawn}
     for batch in query.batches:
         shares = {key.key_hash: 100 * key.share for key in batch.hot_keys}
         for key_hash in drawn:
-            curves[f"hash {key_hash}"].append((batch.batch, shares.get(key_hash)))
+            curves[labels[key_hash]].append((batch.batch, shares.get(key_hash)))
     return curves
 
 
@@ -160,8 +174,8 @@ def _swap_table(query: QueryRecord) -> str:
 
 
 def _swap_row(query: QueryRecord, swap: SwapRecord) -> list[str]:
-    hashes = " ".join(str(key_hash) for key_hash in swap.key_hashes[:5]) + (" ..." if swap.moved > 5 else "")
-    cells = [str(swap.batch), str(swap.epoch), str(swap.moved), hashes, shown(swap.before), shown(swap.predicted)]
-    cells += [shown(query.realised(swap)), shown(swap.state_rows, ",d")]
-    cells += ["-" if swap.bytes_moved is None else amount(swap.bytes_moved), shown(swap.export_ms, "d"), str(swap.batch_ms)]
-    return [escape(cell) for cell in [*cells, shown(swap.pause_ms, ".0f"), gain_words(query, swap), swap.why]]
+    moved = "-" if swap.bytes_moved is None else amount(swap.bytes_moved)
+    cells = [str(swap.batch), str(swap.epoch), str(swap.moved), shown(swap.before), shown(swap.predicted)]
+    cells += [shown(query.realised(swap)), shown(swap.state_rows, ",d"), moved, shown(swap.export_ms, "d"), str(swap.batch_ms)]
+    cells += [shown(swap.pause_ms, ".0f"), query.gain_words(swap), swap.why, swap.keys.removeprefix("hashes ")]
+    return [escape(cell) for cell in cells]

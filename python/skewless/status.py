@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from skewless.record import QueryRecord, SwapRecord, amount, counted
+from skewless.record import QueryRecord, amount, counted
 
 SHOWN_KEYS = 5
 SHOWN_SWAPS = 5
@@ -63,13 +63,8 @@ def facts(query: QueryRecord) -> list[tuple[str, list[str]]]:
 def hot_lines(query: QueryRecord) -> list[str]:
     last = query.last_batch
     keys = () if last is None else last.hot_keys[:SHOWN_KEYS]
-    lines = [f"hash {key.key_hash}: {key.share:.1%} of the rows (up to {key.error:.1%} off)" for key in keys]
+    lines = [f"{key.label}: {key.share:.1%} of the rows (up to {key.error:.1%} off)" for key in keys]
     return lines or ["none stands out"]
-
-
-def gain_words(query: QueryRecord, swap: SwapRecord) -> str:
-    gain = query.gain(swap)
-    return "no batch since" if gain is None else f"batches take {1 / gain:.2f} of the time since"
 
 
 def shown(value: float | None, form: str = ".3f") -> str:
@@ -98,7 +93,7 @@ def _imbalances(query: QueryRecord) -> list[str]:
 
 
 def _swaps(query: QueryRecord) -> list[str]:
-    return [f"{swap}; {gain_words(query, swap)}" for swap in reversed(query.swaps[-SHOWN_SWAPS:])]
+    return [query.told(swap) for swap in reversed(query.swaps[-SHOWN_SWAPS:])]
 
 
 def _aligned(found: Iterable[tuple[str, list[str]]]) -> list[str]:

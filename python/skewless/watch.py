@@ -21,7 +21,7 @@ from skewless.errors import QueryError, SettingError
 from skewless.observe import CostFunction, ObservedBatch, snapshot_of
 from skewless.plan import Plan
 from skewless.policies import Limits, Policy
-from skewless.record import KEPT_BATCHES, KEPT_KEYS, KEPT_SWAPS, BatchRecord, QueryRecord, SwapRecord, usual_ms
+from skewless.record import KEPT_BATCHES, KEPT_KEYS, KEPT_SWAPS, KEPT_VALUES, BatchRecord, QueryRecord, SwapRecord, usual_ms
 from skewless.swap_cost import SwapCost
 from skewless.table import Table, diff
 from skewless.trouble import Backoff, Troubles, words_of
@@ -111,16 +111,19 @@ class Watch:
         self._publishing = Backoff(clock)
         self._left_alone = False
         self._first_look = True
+        self._first_batch: int | None = None
+        self._untold: SwapRecord | None = None
         self._why = "no batch with a routed exchange yet"
         if earlier is None:
             self._last = -1
             self._batches: deque[BatchRecord] = deque(maxlen=KEPT_BATCHES)
             self._swaps: deque[SwapRecord] = deque(maxlen=KEPT_SWAPS)
+            self._values: dict[int, str] = {}
             self._cost = SwapCost()
             self.troubles = Troubles(f"query {name or query_id}")
         else:
             self._last, self._batches, self._swaps = earlier._last, earlier._batches, earlier._swaps
-            self._cost, self.troubles = earlier._cost, earlier.troubles
+            self._values, self._cost, self.troubles = earlier._values, earlier._cost, earlier.troubles
             self.troubles.absorb({} if earlier._controller is None else earlier._controller.status.errors)
 
     def step(self) -> None:
@@ -146,6 +149,7 @@ class Watch:
             self.troubles.note(error)
         if self._pending is not None and self._controller is not None:
             self._fail(self._controller, self._pending, f"{why} before a batch ran under it")
+        self._tell_swap()
         self.running, self._why = False, why
 
     def record(self) -> QueryRecord:
@@ -167,15 +171,28 @@ class Watch:
     def _take(self, batch: ObservedBatch) -> None:
         """Remembers a batch and settles what it proves about tables."""
         self._last = batch.batch
+        self._learn(batch)
+        if self._first_batch is None:
+            self._first_batch = batch.batch
         controller = self._controller or self._start(batch)
         own_swap = self._settle(controller, batch)
-        self._batches.append(BatchRecord.of(batch, len(controller.table)))
+        self._batches.append(BatchRecord.of(batch, len(controller.table), self._values))
+        if not own_swap and batch.rows.any():
+            self._tell_swap()
         if batch.rows.any() and batch.epoch == controller.table.epoch:
             # The task times of a swap's own batch hold the migration: its rows are a measure of what is to come, they are not.
             self._recent.append(replace(batch, run_ms=np.full(batch.partitions, -1)) if own_swap else batch)
             self._tables[batch.epoch] = controller.table
             recent = {seen.epoch for seen in self._recent}
             self._tables = {epoch: table for epoch, table in self._tables.items() if epoch in recent}
+
+    def _learn(self, batch: ObservedBatch) -> None:
+        """Remembers what hashes stand for, the newest ones."""
+        for key_hash, value in batch.key_values.items():
+            self._values.pop(key_hash, None)
+            self._values[key_hash] = value
+        for key_hash in list(self._values)[:-KEPT_VALUES]:
+            del self._values[key_hash]
 
     def _start(self, batch: ObservedBatch) -> Controller:
         settings = self._settings
@@ -216,9 +233,9 @@ class Watch:
         controller.adopt(new)
         if new.epoch != batch.epoch or old.partitions != new.partitions:
             return False
-        moved = [change.key_hash for change in diff(old, new)]
-        hashes, usual = tuple(moved[:KEPT_KEYS]), usual_ms(self._batches)
-        self._remember(SwapRecord(batch.batch, new.epoch, hashes, len(moved), "published by hand", batch.batch_ms, usual))
+        before = next((known.imbalance for known in reversed(self._batches) if known.rows), None)
+        hashes = [change.key_hash for change in diff(old, new)]
+        self._remember(batch, new.epoch, hashes, "published by hand", before, None, self._moved_by(new.epoch))
         return True
 
     # -- swaps -----------------------------------------------------------------------------------------------------
@@ -264,27 +281,12 @@ class Watch:
 
     def _finish(self, controller: Controller, pending: _Pending, batch: ObservedBatch) -> None:
         self._pending = None
-        moved, usual = self._moved_by(pending.epoch), usual_ms(self._batches)
+        moved, usual, plan = self._moved_by(pending.epoch), usual_ms(self._steady()), pending.plan
         longer_ms = 0.0 if usual is None else max(0.0, batch.batch_ms - usual)
         controller.finished(pending.epoch, moved.get("exportMs", longer_ms) / 1000)
         self._why = f"swapped: epoch {pending.epoch} is in force since batch {batch.batch}; {pending.why}"
-        hashes = pending.plan.moves.key_hashes
-        self._remember(
-            SwapRecord(
-                batch=batch.batch,
-                epoch=pending.epoch,
-                key_hashes=tuple(hashes[:KEPT_KEYS].tolist()),
-                moved=len(hashes),
-                why=pending.why,
-                batch_ms=batch.batch_ms,
-                usual_ms=usual,
-                before=pending.plan.imbalance_before,
-                predicted=pending.plan.imbalance_after,
-                state_rows=moved.get("rows"),
-                bytes_moved=moved.get("bytes"),
-                export_ms=moved.get("exportMs"),
-            )
-        )
+        hashes = plan.moves.key_hashes.tolist()
+        self._remember(batch, pending.epoch, hashes, pending.why, plan.imbalance_before, plan.imbalance_after, moved)
 
     def _moved_by(self, epoch: int) -> dict[str, Any]:
         """What the JVM recorded of a swap; nothing for a query without state."""
@@ -299,6 +301,44 @@ class Watch:
         controller.failed(pending.epoch, why)
         self._why = f"error: the swap to epoch {pending.epoch} failed: {why}"
 
-    def _remember(self, swap: SwapRecord) -> None:
-        self._swaps.append(swap)
-        log.info("query %s: %s", self.name or self.query_id, swap)
+    def _remember(
+        self,
+        batch: ObservedBatch,
+        epoch: int,
+        hashes: list[int],
+        why: str,
+        before: float | None,
+        predicted: float | None,
+        moved: dict[str, Any],
+    ) -> None:
+        rows = dict(zip(batch.key_hashes.tolist(), batch.key_rows.tolist(), strict=True))
+        hottest = sorted(hashes, key=lambda key_hash: -rows.get(key_hash, 0))[:KEPT_KEYS]
+        values = tuple(self._values.get(key_hash) for key_hash in hottest)
+        self._tell_swap()
+        self._untold = SwapRecord(
+            batch=batch.batch,
+            epoch=epoch,
+            key_hashes=tuple(hottest),
+            moved=len(hashes),
+            why=why,
+            batch_ms=batch.batch_ms,
+            usual_ms=usual_ms(self._steady()),
+            before_ms=usual_ms(self._steady(), 3),
+            before=before,
+            predicted=predicted,
+            state_rows=moved.get("rows"),
+            bytes_moved=moved.get("bytes"),
+            export_ms=moved.get("exportMs"),
+            key_values=values if any(value is not None for value in values) else (),
+        )
+        self._swaps.append(self._untold)
+
+    def _steady(self) -> list[BatchRecord]:
+        """The batches to measure others by: not a run's first, which starts workers and loads classes, if there are more."""
+        return [batch for batch in self._batches if batch.batch != self._first_batch] or list(self._batches)
+
+    def _tell_swap(self) -> None:
+        """Logs the last swap once, when the first batch after it shows what it gained, or when there will be none."""
+        if self._untold is not None:
+            log.info("query %s: %s", self.name or self.query_id, self.record().told(self._untold))
+        self._untold = None

@@ -1,5 +1,6 @@
 package io.skewless
 
+import java.lang.{Double => JDouble}
 import java.util.{List => JList}
 
 import scala.jdk.CollectionConverters._
@@ -65,6 +66,10 @@ object Gateway {
 
   /** The committed swaps of a query's run as JSON, oldest first. */
   def swaps(query: StreamingQuery): JList[String] = RunningQueries.swaps(query).map(_.json).asJava
+
+  /** What the loop knows of a query, for Spark's metrics: imbalance and pause may be null. False if no such query runs. */
+  def tell(session: SparkSession, queryId: String, imbalance: JDouble, pauseMs: JDouble, errors: Long): Boolean =
+    driver(session).metrics.told(queryId, imbalance, pauseMs, errors)
 
   private def driver(session: SparkSession): SkewlessDriver =
     SkewlessPlugin.driverOf(session.asInstanceOf[ClassicSession].sparkContext).getOrElse {

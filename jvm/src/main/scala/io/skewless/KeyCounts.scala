@@ -5,8 +5,8 @@ import org.apache.datasketches.memory.Memory
 import org.apache.spark.TaskContext
 import org.apache.spark.util.AccumulatorV2
 
-/** What one map task saw of one exchange: the sketch of its rows by key hash. */
-final case class KeyCount(mapPartition: Int, sketch: Array[Byte])
+/** What one map task saw of one exchange: the sketch of its rows by key hash, and, where asked for, values of keys. */
+final case class KeyCount(mapPartition: Int, sketch: Array[Byte], values: KeyValues = KeyValues.None)
 
 object KeyCount {
   val None: KeyCount = KeyCount(-1, Array.emptyByteArray)
@@ -17,11 +17,12 @@ object KeyCount {
  * stays empty, `LoadListener` takes each task's part and keeps the newest of each map partition, so that retries count once.
  *
  * @param tracked most keys that a sketch holds
+ * @param values  whether the values of hot keys are taken too
  */
-final class KeyCounts(tracked: Int) extends AccumulatorV2[KeyCount, KeyCount] {
+final class KeyCounts(tracked: Int, values: Boolean = false) extends AccumulatorV2[KeyCount, KeyCount] {
   private var count = KeyCount.None // never null: heartbeats hand out the value of a task that still runs
   override def isZero: Boolean = count eq KeyCount.None
-  override def copy(): KeyCounts = { val other = new KeyCounts(tracked); other.count = count; other }
+  override def copy(): KeyCounts = { val other = new KeyCounts(tracked, values); other.count = count; other }
   override def reset(): Unit = count = KeyCount.None
   override def add(found: KeyCount): Unit = count = found
   override def merge(other: AccumulatorV2[KeyCount, KeyCount]): Unit = ()
@@ -29,8 +30,8 @@ final class KeyCounts(tracked: Int) extends AccumulatorV2[KeyCount, KeyCount] {
 
   /** A sampler for the current task, or null outside one; its sketch is handed over when the task ends. */
   def sampler(): KeySampler = Option(TaskContext.get()).map { task =>
-    val sampler = new KeySampler(tracked, task.taskAttemptId())
-    task.addTaskCompletionListener[Unit](_ => add(KeyCount(task.partitionId(), sampler.bytes)))
+    val sampler = new KeySampler(tracked, task.taskAttemptId(), if (values) new ValueSample(tracked) else null)
+    task.addTaskCompletionListener[Unit](_ => add(KeyCount(task.partitionId(), sampler.bytes, sampler.keyValues)))
     sampler
   }.orNull
 }
@@ -38,8 +39,10 @@ final class KeyCounts(tracked: Int) extends AccumulatorV2[KeyCount, KeyCount] {
 /**
  * Counts rows by key hash in a frequent-items sketch (Misra-Gries, Apache DataSketches): every row at first, then one in `Stride`
  * on average, at random gaps, with its weight. Called for each row of a map task; allocates nothing per row.
+ *
+ * @param values takes the values of hot keys among the rows looked at; null where nobody asked for them
  */
-final class KeySampler(tracked: Int, seed: Long) {
+final class KeySampler(tracked: Int, seed: Long, val values: ValueSample = null) {
   import KeySampler._
 
   private val sketch = new LongsSketch(tracked)
@@ -50,17 +53,23 @@ final class KeySampler(tracked: Int, seed: Long) {
   def see(hash: Int): Unit =
     if (exact > 0) {
       exact -= 1
-      sketch.update(hash.toLong)
+      count(hash, 1)
     } else if (skip > 0) skip -= 1
     else {
-      sketch.update(hash.toLong, Stride.toLong)
+      count(hash, Stride)
       random ^= random << 13
       random ^= random >>> 7
       random ^= random << 17
       skip = (random >>> 33).toInt % (2 * Stride - 1) // on average Stride - 1
     }
 
+  private def count(hash: Int, rows: Int): Unit = {
+    sketch.update(hash.toLong, rows.toLong)
+    if (values ne null) values.consider(hash, sketch)
+  }
+
   def bytes: Array[Byte] = sketch.toByteArray
+  def keyValues: KeyValues = if (values eq null) KeyValues.None else values.found(sketch)
 }
 
 object KeySampler {

@@ -41,7 +41,14 @@ final class PartitionsRead extends AccumulatorV2[Integer, JList[Integer]] {
 }
 
 /** One committed batch of a query as the loop sees it: loads by partition and hot keys, all its routed exchanges together. */
-final class ObservedBatch(val batchId: Long, val batchMs: Long, loads: Seq[BatchLoads], keys: HotKeys, state: KnownState) {
+final class ObservedBatch(
+    val batchId: Long,
+    val batchMs: Long,
+    loads: Seq[BatchLoads],
+    keys: HotKeys,
+    state: KnownState,
+    values: Map[Int, String] = Map.empty
+) {
   import ObservedBatch._
 
   val epoch: Long = loads.head.epoch
@@ -60,6 +67,9 @@ final class ObservedBatch(val batchId: Long, val batchMs: Long, loads: Seq[Batch
   def stateHashes: Array[Byte] = ints(state.hashes)
   def stateBytes: Array[Byte] = longs(state.bytes)
   def partitionStateBytes: Array[Byte] = longs(state.partitionBytes)
+
+  /** The values of hot keys for people, as JSON by key hash; empty unless asked for. */
+  def keyValues: String = KeyValues.json(values.view.filterKeys(keys.hashes.toSet).toMap)
   def sampleRate: Double = 1.0 / KeySampler.Stride
 }
 
@@ -120,7 +130,7 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
         update <- info.update
       } update match {
         case count: KeyCount if count.mapPartition >= 0 =>
-          keyCounts.get(info.id).foreach(_.counts.update(count.mapPartition, count))
+          keyCounts.get(info.id).foreach(_.add(count))
         case sizes: Seq[_] =>
           stateSizes.get(info.id).foreach { case (query, batch) =>
             stateOf(query).learn(batch, sizes.collect { case size: TaskSizes => size })
@@ -176,15 +186,23 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
       if batch > after
       batchMs <- committed(queryId).get(batch)
     } yield {
-      val hot = HotKeys.merge(keys.getOrElse(batch, Nil).flatMap(_.counts.values), tracked)
-      new ObservedBatch(batch, batchMs, loads, hot, stateOf(queryId).known(loads.head.partitions))
+      val ofBatch = keys.getOrElse(batch, Nil)
+      val hot = HotKeys.merge(ofBatch.flatMap(_.counts.values), tracked)
+      val state = stateOf(queryId).known(loads.head.partitions)
+      new ObservedBatch(batch, batchMs, loads, hot, state, KeyValues.merge(ofBatch.map(_.values)))
     }
   }
 }
 
-/** The newest sketch of each map task of one exchange in one batch. */
+/** The newest sketch of each map task of one exchange in one batch, and the key values of all of them. */
 private[skewless] final class BatchKeys(val queryId: String, val batchId: Long) {
   val counts: mutable.Map[Int, KeyCount] = mutable.HashMap.empty
+  var values: KeyValues = KeyValues.None
+
+  def add(count: KeyCount): Unit = {
+    counts.update(count.mapPartition, count.copy(values = KeyValues.None))
+    values = values ++ count.values
+  }
 }
 
 object LoadListener {
@@ -200,7 +218,7 @@ object LoadListener {
   /** Announces that an exchange counts its rows by key; the accumulator goes into its map tasks. */
   def countKeys(context: SparkContext, queryId: String, batchId: Long): Option[KeyCounts] =
     SkewlessPlugin.driverOf(context).map { driver =>
-      val counts = new KeyCounts(driver.conf.trackedKeys)
+      val counts = new KeyCounts(driver.conf.trackedKeys, driver.conf.keyValues)
       context.register(counts, "skewless key counts")
       driver.listener.registerKeys(counts.id, new BatchKeys(queryId, batchId))
       counts

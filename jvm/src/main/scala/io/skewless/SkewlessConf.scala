@@ -26,6 +26,8 @@ final class SkewlessConf(pairs: Map[String, String]) {
   /** A power of two, as the sketch wants it. */
   val trackedKeys: Int = Integer.highestOneBit(get(TrackedKeys))
 
+  val keyValues: Boolean = get(KeyValues)
+
   def checkSize(entries: Int): Unit =
     if (entries > maxEntries)
       throw SkewlessException.table(
@@ -62,7 +64,15 @@ object SkewlessConf {
       "known to within 3.5 / this number of all rows. A task sends up to 12 bytes a key to the driver."
   )
 
-  val All: Seq[Setting[_]] = Seq(MaxEntries, RetainedBatches, TrackedKeys).sortBy(_.key)
+  val KeyValues: Setting[Boolean] = flag(
+    "spark.skewless.observe.keyValues",
+    default = false,
+    "Whether the values of hot keys, up to 64 characters each, are shown beside their hashes in status, report and log lines while a " +
+      "loop watches the query. Off, no value leaves its task. On, a task sends the values of the keys that stand out in it to the " +
+      "driver."
+  )
+
+  val All: Seq[Setting[_]] = Seq(KeyValues, MaxEntries, RetainedBatches, TrackedKeys).sortBy(_.key)
 
   def apply(conf: SparkConf): SkewlessConf = {
     val pairs = conf.getAll.filter(_._1.startsWith(Prefix)).toMap
@@ -89,6 +99,9 @@ object SkewlessConf {
 
   private def count(key: String, default: Int, from: Int, to: Int, doc: String): Setting[Int] =
     Setting(key, default, s"a whole number from $from to $to", doc)(text => text.toIntOption.filter(n => n >= from && n <= to))
+
+  private def flag(key: String, default: Boolean, doc: String): Setting[Boolean] =
+    Setting(key, default, "true or false", doc)(_.toBooleanOption)
 }
 
 /** Writes the settings page: `sbt "jvm/runMain io.skewless.SettingsPage docs/configuration.md"`. */

@@ -15,11 +15,13 @@ class SkewlessPlugin extends SparkPlugin {
 final class SkewlessDriver extends DriverPlugin {
   var conf: SkewlessConf = _
   var listener: LoadListener = _
+  var metrics: QueryMetrics = _
 
   override def init(context: SparkContext, plugin: PluginContext): JMap[String, String] = {
     SparkLine.check(context.version)
     conf = SkewlessConf(context.getConf)
     listener = new LoadListener(conf.retainedBatches, conf.trackedKeys)
+    metrics = new QueryMetrics(plugin.metricRegistry())
     context.addSparkListener(listener)
     context.addSparkListener(new SwapListener)
     SkewlessPlugin.running = Some(context -> this)
@@ -28,6 +30,7 @@ final class SkewlessDriver extends DriverPlugin {
 
   override def shutdown(): Unit = {
     SkewlessPlugin.running = None
+    if (metrics != null) metrics.clear()
     SharedTable.forget()
   }
 }

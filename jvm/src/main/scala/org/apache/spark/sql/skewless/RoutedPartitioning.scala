@@ -31,7 +31,11 @@ class RoutedPartitioning(
   def table: Table = shared.table
 
   override def partitionIdExpression: Expression = super.partitionIdExpression match {
-    case Pmod(hash, Literal(`n`, _), _) => Route(hash, content, table, counts.map(_.sampler()))
+    case Pmod(hash, Literal(`n`, _), _) =>
+      val sampler = counts.flatMap(c => Option(c.sampler()))
+      val route = Route(hash, content, table, sampler)
+      val values = sampler.flatMap(s => Option(s.values)).filter(_ => keys.forall(_.deterministic)) // they are evaluated again
+      values.fold[Expression](route)(NamingRoute(route, keys, _))
     case other =>
       throw SkewlessException.version(
         s"this Spark computes partition ids as $other, which Skewless does not know. Use a Spark that this release serves."

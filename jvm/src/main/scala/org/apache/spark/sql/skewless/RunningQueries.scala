@@ -6,7 +6,7 @@ import java.util.UUID
 import scala.collection.concurrent.TrieMap
 import scala.util.control.NonFatal
 
-import io.skewless.{KeyCounts, LoadListener, SkewlessConf, SkewlessException, Table}
+import io.skewless.{KeyCounts, LoadListener, QueryMetrics, SkewlessConf, SkewlessException, SkewlessPlugin, Table}
 import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
@@ -45,8 +45,10 @@ object RunningQueries {
   private def tables(execution: StreamExecution): QueryTables =
     byRun.getOrElseUpdate(
       execution.runId, {
-        byRun.filterInPlace((_, known) => known.execution.isActive)
-        new QueryTables(execution)
+        byRun.values.filter(!_.execution.isActive).foreach(known => forget(known.execution.runId))
+        val tables = new QueryTables(execution)
+        if (execution.isActive) tables.metrics.foreach(_.begin(execution.runId, execution.id, execution.name))
+        tables
       }
     )
 
@@ -90,9 +92,15 @@ object RunningQueries {
   def committed(run: UUID, batchId: Long, batchMs: Long): Unit = byRun.get(run).foreach(_.committed(batchId, batchMs))
 
   /** A run is over. Called on the listener bus. */
-  def ended(run: UUID): Unit = byRun.remove(run).foreach { tables =>
+  def ended(run: UUID): Unit = forget(run).foreach { tables =>
     watched.remove(tables.execution.id.toString) // whoever watches goes on asking, which watches the next run
     tables.ended()
+  }
+
+  private def forget(run: UUID): Option[QueryTables] = {
+    val tables = byRun.remove(run)
+    tables.flatMap(_.metrics).foreach(_.end(run))
+    tables
   }
 
   /** Nobody watches any more: from the next batch on no keys are counted. */
@@ -142,6 +150,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   /** What the last planning found of the query's stateful stages; nothing is known before the first. */
   private var stateShape: Option[StateShape] = None
 
+  private var lastCommitted = -1L
   private var exports = Map.empty[Long, SwapRecord]
   private var swaps = Seq.empty[SwapRecord]
 
@@ -236,7 +245,12 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     )
   }
 
+  /** Where the application's metrics are kept, if it has the plugin. */
+  def metrics: Option[QueryMetrics] = SkewlessPlugin.driverOf(execution.sparkSession.sparkContext).map(_.metrics)
+
   def committed(batchId: Long, batchMs: Long): Unit = synchronized {
+    if (batchId > lastCommitted) attempt("keep metrics")(measure(batchId))
+    lastCommitted = lastCommitted.max(batchId)
     exports.get(batchId).foreach { swap =>
       exports -= batchId
       swaps = (swaps :+ swap.copy(batchMs = batchMs)).takeRight(QueryTables.RememberedSwaps)
@@ -244,9 +258,19 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
         s"query ${execution.id}: batch $batchId went from epoch ${swap.fromEpoch} to ${swap.epoch}, moving ${swap.rows} state rows " +
           s"(${swap.bytes} bytes) of ${swap.sources.size} partitions; export ${swap.exportMs} ms, batch $batchMs ms"
       )
+      metrics.foreach(_.moved(execution.runId, swap.bytes, swap.exportMs))
       attempt("record a swap")(pinLog.record(swaps.last))
       attempt("delete scratch")(pinLog.clean(execution.runId, batchId + 1))
     }
+  }
+
+  private def measure(batchId: Long): Unit = {
+    val table = pinLog.tableAt(batchId)
+    val epoch = table.fold(0L)(_.epoch)
+    val swapped = epoch != pinLog.tableAt(batchId - 1).fold(0L)(_.epoch)
+    metrics.foreach(_.committed(execution.runId, epoch, table.fold(0)(_.size), swapped))
+    if (swapped && !exports.contains(batchId))
+      logInfo(s"query ${execution.id}: batch $batchId went to epoch $epoch; no state moved")
   }
 
   def ended(): Unit = synchronized(attempt("delete scratch")(pinLog.clean(execution.runId, Long.MaxValue)))

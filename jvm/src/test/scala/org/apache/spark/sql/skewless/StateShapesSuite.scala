@@ -10,7 +10,7 @@ class StateShapesSuite extends AnyFunSuite with StatefulRun {
   private val count = Operator.named("count")
   private val batches = input(6)
   private lazy val all = hashes(batches, "k")
-  private lazy val expected = plain(count.query, count.mode, batches)
+  private lazy val expected = plain(count, batches)
 
   private def to(target: Int => Int, n: Int = n) = Table(n, all.map(h => h -> Seq(target(Math.floorMod(h, n)))).toMap)
 
@@ -86,7 +86,7 @@ class StateShapesSuite extends AnyFunSuite with StatefulRun {
     test(s"$partitions partitions") {
       withConf("spark.sql.shuffle.partitions" -> partitions.toString) {
         val short = batches.take(3)
-        val reference = plain(count.query, count.mode, short)
+        val reference = plain(count, short)
         withRun(count.query, count.mode, ours) { run =>
           val query = run.start()
           run.stream.addData(short.head)
@@ -124,7 +124,7 @@ class StateShapesSuite extends AnyFunSuite with StatefulRun {
     withConf(confs: _*) {
       val keys = hashes(batches, operator.keys: _*)
       val tables = Map(2 -> table(keys, 1), 3 -> table(keys, 2), 5 -> Table.empty(n))
-      assert(moved(operator, tables, plain(operator.query, operator.mode, batches)).keySet == Set(2L, 3L, 5L))
+      assert(moved(operator, tables, plain(operator, batches)).keySet == Set(2L, 3L, 5L))
     }
   }
 }

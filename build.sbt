@@ -18,7 +18,7 @@ val ramDisk = Seq(file("/dev/shm")).filter(d => d.canWrite && d.getUsableSpace >
 // Half of the suites' time; they run in a JVM of their own beside the others.
 val slowest = Seq("StateSwapSuite", "StateCrashSuite")
 
-Global / concurrentRestrictions := Seq(Tags.limit(Tags.ForkedTestGroup, 2))
+Global / concurrentRestrictions := Seq(Tags.limit(Tags.ForkedTestGroup, 2), Tags.exclusiveGroup(Tags.Clean))
 
 lazy val jvm = (project in file("jvm"))
   .settings(

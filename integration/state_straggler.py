@@ -33,10 +33,11 @@ def main(home: Path, marks: str, checkpoint_format: int) -> None:
 
         task = TaskContext.get()
         assert task is not None
-        if task.partitionId() == SLOW and os.path.exists(f"{marks}/armed"):
-            Path(f"{marks}/attempt-{task.attemptNumber()}").touch()
+        mark = Path(f"{marks}/attempt-{task.attemptNumber()}")
+        if task.partitionId() == SLOW and os.path.exists(f"{marks}/armed") and not mark.exists():
+            mark.touch()
             if task.attemptNumber() == 0:
-                time.sleep(30)
+                time.sleep(60)
 
     def slow(df: DataFrame) -> DataFrame:
         return totals(df, crawl)

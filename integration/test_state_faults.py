@@ -265,13 +265,16 @@ def test_an_executor_with_another_version_of_the_jar_does_not_serve(
                 data = data.replace(f"Implementation-Version: {ours}".encode(), b"Implementation-Version: 0.0.9")
             copy.writestr(entry, data)
     script = f"""
+import glob, os, threading, time
 from pyspark.sql import SparkSession
 import skewless
 builder = SparkSession.builder.master({two_hosts!r}).config("spark.ui.enabled", "false").config("spark.executor.memory", "512m")
 spark = skewless.configure(builder.config("spark.executor.extraClassPath", {str(other)!r})).getOrCreate()
-print("COUNTED", spark.range(10).count())
+threading.Thread(target=lambda: print("COUNTED", spark.range(10).count(), flush=True), daemon=True).start()
+refusal = "the driver runs Skewless {ours}, this executor 0.0.9"
+while not any(refusal in open(log).read() for log in glob.glob("{tmp_path}/app-*/*/stderr")):
+    time.sleep(0.5)
+print("REFUSED", flush=True)
+os._exit(0)  # Spark would go on trying
 """
-    done = run_python(script, check=False)
-    assert "COUNTED" not in done.stdout
-    logs = [path.read_text() for path in tmp_path.glob("app-*/*/stderr")]
-    assert any(f"the driver runs Skewless {ours}, this executor 0.0.9" in log for log in logs), logs[:1]
+    assert run_python(script).stdout.split() == ["REFUSED"]

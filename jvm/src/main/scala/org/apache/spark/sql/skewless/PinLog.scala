@@ -74,7 +74,9 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
   def checkAlone(batch: Long): Unit = {
     val path = new Path(pinsDir, batch.toString)
     if (!pins.contains(batch) && files.exists(path))
-      throw SkewlessException.checkpoint(s"$path was written by another driver, which works on this checkpoint too. Stop one of the two.")
+      throw SkewlessException.checkpoint(
+        s"$path was written by another driver, which works on this checkpoint too. Stop one of the two."
+      )
   }
 
   /** Writes the table under the next epoch and pins the first batch from `notBefore` on that no pin names: (epoch, batch). */

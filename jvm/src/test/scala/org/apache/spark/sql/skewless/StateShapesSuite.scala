@@ -1,5 +1,7 @@
 package org.apache.spark.sql.skewless
 
+import java.time.Duration
+
 import io.skewless.Table
 import org.apache.spark.sql.internal.SQLConf
 import org.scalatest.funsuite.AnyFunSuite
@@ -80,6 +82,30 @@ class StateShapesSuite extends AnyFunSuite with StatefulRun {
         )
       }
     }
+  }
+
+  test("a moved key's time to live ends in its new place: nothing of it is left, as in plain Spark") {
+    val life = Duration.ofSeconds(2)
+    def rowsHeld(provider: String, swap: Boolean): (Long, Long) =
+      withRun(Stateful.expiring(_, life), "update", provider) { run =>
+        val query = run.start()
+        def held(rows: Seq[Event]) = {
+          run.stream.addData(rows)
+          query.processAllAvailable()
+          query.lastProgress.stateOperators.head.numRowsTotal
+        }
+        val first = held(batches.head)
+        if (swap) RunningQueries.publish(query, to(p => (p + 1) % n), limits)
+        held(batches(1).take(1))
+        Thread.sleep(life.toMillis + 100)
+        val last = held(Seq(Event("late", 0, 1, 1)))
+        SparkPrivate.drainListeners(spark.sparkContext)
+        assert(RunningQueries.swaps(query).exists(_.rows > 20) == swap, "state did move")
+        (first, last)
+      }
+    val expected = rowsHeld(stock, swap = false)
+    assert(expected._2 < expected._1 / 4, "most of the state did expire")
+    assert(rowsHeld(ours, swap = true) == expected)
   }
 
   for (partitions <- Seq(1, if (FullMatrix.on) 300 else 50))

@@ -73,7 +73,7 @@ def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
             env=os.environ | {"PYTHONPATH": str(ROOT / "python")} | (env or {}),
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=1200,
             check=False,
         )
         assert not check or done.returncode == 0, done.stdout + done.stderr

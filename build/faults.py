@@ -1,11 +1,12 @@
 """docs/faults.md, made from the reports of the Scala suites: which operator went through which fault, in which checkpoint format.
 
-Run by `make faults`, after the suites with the full matrix; with folders as arguments, from the reports in those. A cell says the
-formats that passed; a failure is said as such.
+Run by `make faults`, after the suites with the full matrix; with folders as arguments, from the reports in those, and with --note
+a sentence about them. A cell says the formats that passed; a failure is said as such.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -20,7 +21,7 @@ FORMATS = 2
 Cells = dict[str, dict[str, dict[str, bool]]]  # operator -> fault -> format -> passed
 
 
-def main(folders: list[Path]) -> None:
+def main(folders: list[Path], note: str) -> None:
     cells: Cells = {}
     faults: list[str] = []
     for suite in SUITES:
@@ -29,7 +30,7 @@ def main(folders: list[Path]) -> None:
             sys.exit(f"{', '.join(map(str, folders))}: no report of {suite}. Run `make faults`.")
         for report in reports:
             _read(report, cells, faults)
-    PAGE.write_text(_page(cells, faults))
+    PAGE.write_text(_page(cells, faults, note))
     failed = sum(not passed for by_fault in cells.values() for by_format in by_fault.values() for passed in by_format.values())
     print(f"{PAGE}: {len(cells)} operators, {len(faults)} faults, {failed} failed")
 
@@ -46,7 +47,7 @@ def _read(report: Path, cells: Cells, faults: list[str]) -> None:
         cells.setdefault(found["operator"], {}).setdefault(fault, {})[found["format"]] = passed
 
 
-def _page(cells: Cells, faults: list[str]) -> str:
+def _page(cells: Cells, faults: list[str], note: str) -> str:
     run = sum(len(by_format) for by_fault in cells.values() for by_format in by_fault.values())
     lines = [
         "# Operators and faults",
@@ -57,6 +58,7 @@ def _page(cells: Cells, faults: list[str]) -> str:
         "that every operator, fault and format would make; an empty cell was not run. Python's operators, executors killed on a",
         "real cluster, speculation and executors with another jar are in `integration/test_state.py` and",
         "`integration/test_state_faults.py`.",
+        *(["", note] if note else []),
         "",
         "Faults:",
         "",
@@ -76,4 +78,8 @@ def _cell(by_format: dict[str, bool]) -> str:
 
 
 if __name__ == "__main__":
-    main([Path(folder) for folder in sys.argv[1:]] or REPORTS)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folders", nargs="*", type=Path, default=REPORTS)
+    parser.add_argument("--note", default="")
+    arguments = parser.parse_args()
+    main(arguments.folders, arguments.note)

@@ -48,7 +48,7 @@ class StateCrashSuite extends AnyFunSuite with StatefulRun with BeforeAndAfterAl
     if (FullMatrix.on)
       Seq.tabulate(2 * points.size) { round =>
         Operator.all.zipWithIndex.map { case (operator, i) =>
-          Case(points((i + round) % points.size)._1, operator, ((i + round + round / points.size) % 2 + 1).toString)
+          Case(points((i + round) % points.size)._1, operator, ((i + round / points.size) % 2 + 1).toString)
         }
       }
     else

@@ -29,7 +29,7 @@ suites: tools         ## Scala suites, on local[n]
 	@rm -rf jvm/target/test-reports
 	build/sbt jvm/test
 
-faults: tools         ## every stateful operator under every fault, and the table of it in docs/ (about half an hour)
+faults: tools         ## every stateful operator under every fault, and the table of it in docs/ (an hour or more)
 	@echo "== the full matrix of operators and faults"
 	@rm -rf jvm/target/test-reports
 	build/sbt -Dskewless.matrix=full "jvm/testOnly *.State*Suite"

@@ -12,6 +12,14 @@ val opens = Seq(
   "java.util.concurrent.atomic", "sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"
 ).map(p => s"--add-opens=java.base/$p=ALL-UNNAMED")
 
+// State stores write to disk and wait for it, many times a batch: where there is a disk in memory, the suites use that.
+val ramDisk = Seq(file("/dev/shm")).filter(d => d.canWrite && d.getUsableSpace > (4L << 30)).map(d => s"-Djava.io.tmpdir=$d")
+
+// Half of the suites' time; they run in a JVM of their own beside the others.
+val slowest = Seq("StateSwapSuite", "StateCrashSuite")
+
+Global / concurrentRestrictions := Seq(Tags.limit(Tags.ForkedTestGroup, 2), Tags.exclusiveGroup(Tags.Clean))
+
 lazy val jvm = (project in file("jvm"))
   .settings(
     name := "skewless-spark-4.2", moduleName := "skewless-spark-4.2",
@@ -22,8 +30,16 @@ lazy val jvm = (project in file("jvm"))
     scalacOptions ++= Seq("-deprecation", "-feature", "-unchecked", "-Xlint", "-Wunused", "-Werror", "-release:17"),
     Compile / packageBin / packageOptions += Package.ManifestAttributes("Implementation-Version" -> skewlessVersion),
     Test / fork := true,
-    Test / parallelExecution := false,
-    Test / javaOptions ++= opens ++ Seq("-Xmx2g", "-Dspark.testing=true", "-Djdk.reflect.useDirectMethodHandle=false"),
+    // The suites of one JVM run one after the other, since they share a session; two JVMs run side by side.
+    Test / testGrouping := {
+      val options = (Test / forkOptions).value
+      val byJvm = (Test / definedTests).value.groupBy(t => slowest.exists(name => t.name.endsWith("." + name)))
+      byJvm.toSeq.map { case (slow, suites) =>
+        Tests.Group(if (slow) "slow" else "rest", suites.sortBy(_.name), Tests.SubProcess(options))
+      }
+    },
+    Test / javaOptions ++= opens ++ ramDisk ++
+      Seq("-Xmx2g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dspark.testing=true", "-Djdk.reflect.useDirectMethodHandle=false"),
     // -Dskewless.writeGolden: the suites write the golden file anew before they compare with it.
     // -Dskewless.matrix=full: every fault with every operator.
     Test / javaOptions ++= Seq("writeGolden", "matrix", "seed").flatMap(p => sys.props.get(s"skewless.$p").map(v => s"-Dskewless.$p=$v")),

@@ -1,17 +1,22 @@
-"""Sessions on a local cluster with real executor JVMs, and scripts in processes of their own."""
+"""Sessions on a local cluster with real executor JVMs, stateful queries on them, and scripts in processes of their own."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyspark
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import skewless
+from integration.state_run import BATCHES, STOCK, SWAPS, Run, key_hashes, table
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -69,10 +74,78 @@ def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
             env=os.environ | {"PYTHONPATH": str(ROOT / "python")} | (env or {}),
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1200,
             check=False,
         )
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done
 
     return run
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Path:
+    """A folder in which tasks leave a mark: the executors share the driver's file system."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def hashes(spark: SparkSession) -> list[int]:
+    found = key_hashes(spark)
+    assert all(len(table(found, by)) for by in SWAPS.values() if by)
+    return found
+
+
+@pytest.fixture
+def run(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    number = itertools.count()
+    yield lambda build, **how: Run(spark, tmp_path / f"run-{next(number)}", build, **how)
+    for query in spark.streams.active:
+        query.stop()
+
+
+@pytest.fixture(scope="module")
+def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """The same query on plain Spark, over all batches; run once for all tests that ask for it."""
+    done: dict[Any, Run] = {}
+
+    def outcome(build: Callable[[DataFrame], DataFrame], **how: Any) -> Run:
+        if build not in done:
+            done[build] = Run(spark, tmp_path_factory.mktemp("plain"), build, **how).start(STOCK)
+            done[build].feed(*range(BATCHES))
+            done[build].query.stop()
+        return done[build]
+
+    return outcome
+
+
+@pytest.fixture
+def two_hosts(tmp_path: Path) -> Iterator[str]:
+    """A standalone master and two one-core workers on 127.0.0.2 and 127.0.0.3: its address. Logs go to `tmp_path`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    deploy = [str(Path(pyspark.__file__).parent / "bin" / "spark-class")]
+    env = os.environ | {"SPARK_LOG_DIR": str(tmp_path), "SPARK_WORKER_DIR": str(tmp_path)}
+    url = f"spark://127.0.0.1:{port}"
+    commands = [["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
+    for host in ("127.0.0.2", "127.0.0.3"):
+        worker = [
+            "org.apache.spark.deploy.worker.Worker",
+            "--host",
+            host,
+            "--cores",
+            "1",
+            "--memory",
+            "1g",
+            "--webui-port",
+            "0",
+            url,
+        ]
+        commands.append(worker)
+    started = [subprocess.Popen(deploy + command, env=env, stderr=subprocess.DEVNULL) for command in commands]
+    yield url
+    for process in started:
+        process.kill()

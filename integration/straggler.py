@@ -46,4 +46,5 @@ def main(folder: str) -> None:
     spark.stop()
 
 
-main(os.environ["MARKS"])
+if __name__ == "__main__":
+    main(os.environ["MARKS"])

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pyspark
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -26,14 +23,6 @@ from integration.conftest import ROOT
 N = 12
 ROWS = 60_000
 CONF = {"spark.task.maxFailures": "8"}
-
-
-@pytest.fixture
-def marks(tmp_path: Path) -> Path:
-    """A folder in which tasks leave a mark: the executors share the driver's file system."""
-    folder = tmp_path / "marks"
-    folder.mkdir()
-    return folder
 
 
 def source(spark: SparkSession, mappers: int) -> DataFrame:
@@ -110,33 +99,3 @@ def test_a_straggler_run_twice_counts_once(run_python: Callable[..., Any], two_h
     assert "SAME True" in out
     attempts = sorted(path.name for path in marks.iterdir())
     assert len(attempts) >= 2, f"speculation did not fire: {attempts}"
-
-
-@pytest.fixture
-def two_hosts(tmp_path: Path) -> Iterator[str]:
-    """A standalone master and two one-core workers on 127.0.0.2 and 127.0.0.3: its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    deploy = [str(Path(pyspark.__file__).parent / "bin" / "spark-class")]
-    env = os.environ | {"SPARK_LOG_DIR": str(tmp_path), "SPARK_WORKER_DIR": str(tmp_path)}
-    url = f"spark://127.0.0.1:{port}"
-    commands = [["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
-    for host in ("127.0.0.2", "127.0.0.3"):
-        worker = [
-            "org.apache.spark.deploy.worker.Worker",
-            "--host",
-            host,
-            "--cores",
-            "1",
-            "--memory",
-            "1g",
-            "--webui-port",
-            "0",
-            url,
-        ]
-        commands.append(worker)
-    started = [subprocess.Popen(deploy + command, env=env, stderr=subprocess.DEVNULL) for command in commands]
-    yield url
-    for process in started:
-        process.kill()

@@ -1,7 +1,7 @@
 package io.skewless
 
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.skewless.SkewlessExtensions
+import org.apache.spark.sql.skewless.{HaltingFileSystem, QuickLocalFileSystem, SkewlessExtensions}
 import org.scalatest.Assertions
 
 /**
@@ -37,7 +37,8 @@ object TestSpark {
     .config("spark.sql.session.timeZone", "UTC")
     .config("spark.sql.autoBroadcastJoinThreshold", "-1")
     .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-    .config("spark.hadoop.fs.halt.impl", "org.apache.spark.sql.skewless.HaltingFileSystem")
+    .config("spark.hadoop.fs.halt.impl", classOf[HaltingFileSystem].getName)
+    .config(QuickLocalFileSystem.conf)
     .getOrCreate()
 }
 

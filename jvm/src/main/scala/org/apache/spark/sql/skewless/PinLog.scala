@@ -70,6 +70,15 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
 
   def tableAt(batch: Long): Option[Table] = pins.rangeTo(batch).lastOption.map { case (_, pin) => tableOf(pin) }
 
+  /** A pin of `batch` that is not from this log is another driver's, and the batch must not run without its table. */
+  def checkAlone(batch: Long): Unit = {
+    val path = new Path(pinsDir, batch.toString)
+    if (!pins.contains(batch) && files.exists(path))
+      throw SkewlessException.checkpoint(
+        s"$path was written by another driver, which works on this checkpoint too. Stop one of the two."
+      )
+  }
+
   /** Writes the table under the next epoch and pins the first batch from `notBefore` on that no pin names: (epoch, batch). */
   def add(table: Table, notBefore: Long): (Long, Long) = {
     val batch = pins.lastOption.fold(notBefore)(last => notBefore.max(last._1 + 1))

@@ -173,6 +173,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   /** From here on the batch has been planned: no table is pinned to it any more. */
   private def begin(batchId: Long): Unit = {
     if (lastPlanned >= 0 && batchId > lastPlanned) turn.await(batchId)
+    if (batchId > lastPlanned) pinLog.checkAlone(batchId)
     lastPlanned = lastPlanned.max(batchId)
   }
 

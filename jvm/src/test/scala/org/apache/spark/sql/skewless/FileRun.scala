@@ -1,13 +1,17 @@
 package org.apache.spark.sql.skewless
 
 import java.nio.file.{Files, Path, StandardCopyOption}
+import java.nio.file.attribute.FileTime
 
 import scala.jdk.CollectionConverters._
+import scala.util.Using
+import scala.util.control.NonFatal
 
 import io.skewless.{SkewlessConf, SkewlessPlugin, Table}
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.{Dataset, Row}
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.streaming.Trigger
@@ -26,15 +30,16 @@ final class FileRun(dir: Path, operator: Operator, format: String) {
         val key = Option(e.k).fold("")(k => s""""k":"$k",""")
         s"""{$key"g":${e.g},"v":${e.v},"t":${e.t}}"""
       }
-      Files.write(dir.resolve(f"in/$i%05d.json"), lines.asJava)
+      val file = Files.write(dir.resolve(f"in/$i%05d.json"), lines.asJava)
+      Files.setLastModifiedTime(file, FileTime.fromMillis(1700000000000L + i * 1000)) // the order in which Spark reads them
     }
   }
 
-  /** Runs all that is left of the input. With tables: swaps before batches 2, 3 and 4, and 7 if there is one. */
-  def run(spark: SparkSession, swap: Boolean): Unit = {
+  /** Runs all that is left of the input, with swaps before batches 2, 3 and 4, and 7 if there is one. */
+  def run(spark: SparkSession): Unit = {
     val confs = operator.conf ++ Seq(
       SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key -> format,
-      SQLConf.STATE_STORE_PROVIDER_CLASS.key -> (if (swap) classOf[SkewlessStateStoreProvider].getName else FileRun.Stock),
+      SQLConf.STATE_STORE_PROVIDER_CLASS.key -> classOf[SkewlessStateStoreProvider].getName,
       SQLConf.MIN_BATCHES_TO_RETAIN.key -> "2",
       SQLConf.SHUFFLE_PARTITIONS.key -> n.toString
     )
@@ -42,16 +47,16 @@ final class FileRun(dir: Path, operator: Operator, format: String) {
     confs.foreach { case (key, value) => spark.conf.set(key, value) }
     try {
       val source = spark.readStream.schema(FileRun.Schema).option("maxFilesPerTrigger", 1).json(s"halt:$dir/in")
-      val tables = if (swap) swaps(spark) else Map.empty[Long, Table]
+      val tables = swaps(spark)
       operator
         .query(source.withColumn("t", timestamp_seconds(col("t"))))
         .writeStream
         .queryName(dir.getFileName.toString)
-        .option("checkpointLocation", s"halt:$dir/${if (swap) "checkpoint" else "plain"}")
+        .option("checkpointLocation", s"halt:$dir/checkpoint")
         .outputMode(operator.mode)
         .trigger(Trigger.AvailableNow())
         .foreachBatch { (batch: Dataset[Row], id: Long) =>
-          write(id, batch.collect().map(_.toString).sorted.toSeq, if (swap) "out" else "expected")
+          write(id, batch.collect().map(_.toString).sorted.toSeq)
           tables.get(id + 1).filter(_ => !Files.exists(dir.resolve(s"checkpoint/_skewless/pins/${id + 1}"))).foreach { table =>
             val query = spark.streams.active.find(_.name == dir.getFileName.toString).get
             RunningQueries.publish(query, table, SkewlessConf(new SparkConf(false)))
@@ -78,21 +83,26 @@ final class FileRun(dir: Path, operator: Operator, format: String) {
   }
 
   /** A batch that runs twice writes its rows twice; the last stands, as in any sink that is idempotent by batch. */
-  private def write(batch: Long, rows: Seq[String], folder: String): Unit = {
-    Files.createDirectories(dir.resolve(folder))
-    val temporary = Files.write(dir.resolve(s"$folder/.$batch"), rows.asJava)
-    Files.move(temporary, dir.resolve(s"$folder/$batch"), StandardCopyOption.REPLACE_EXISTING)
+  private def write(batch: Long, rows: Seq[String]): Unit = {
+    Files.createDirectories(dir.resolve("out"))
+    val temporary = Files.write(dir.resolve(s"out/.$batch"), rows.asJava)
+    Files.move(temporary, dir.resolve(s"out/$batch"), StandardCopyOption.REPLACE_EXISTING)
   }
 
-  def rows(folder: String): Map[String, Seq[String]] =
-    Files.list(dir.resolve(folder)).iterator.asScala.map(f => f.getFileName.toString -> Files.readAllLines(f).asScala.toSeq).toMap
+  /** The rows of each batch, sorted. */
+  def rows: Map[Long, Seq[String]] = Using.resource(Files.list(dir.resolve("out"))) {
+    _.iterator.asScala.map(f => f.getFileName.toString.toLong -> Files.readAllLines(f).asScala.toSeq).toMap
+  }
 }
 
 object FileRun {
-  val Stock = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+  val Main: String = "org.apache.spark.sql.skewless.FileRun"
   private val Schema = "k STRING, g INT, v BIGINT, t BIGINT"
 
-  /** A driver of its own: folder, operator, checkpoint format. Dies where -Dskewless.halt says. */
+  /**
+   * A driver of its own, in which one query after the other dies and which is then halted. Its argument is a file with a line for each:
+   * folder, operator, checkpoint format, where to die.
+   */
   def main(args: Array[String]): Unit = {
     val spark = SparkSession
       .builder()
@@ -100,13 +110,20 @@ object FileRun {
       .config("spark.plugins", classOf[SkewlessPlugin].getName)
       .config("spark.sql.extensions", classOf[SkewlessExtensions].getName)
       .config("spark.hadoop.fs.halt.impl", classOf[HaltingFileSystem].getName)
+      .config(QuickLocalFileSystem.conf)
       .config("spark.ui.enabled", "false")
       .config("spark.sql.session.timeZone", "UTC")
       .config("spark.sql.autoBroadcastJoinThreshold", "-1")
       .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-      .config("spark.sql.warehouse.dir", args(0) + "/warehouse")
+      .config("spark.sql.warehouse.dir", args(0) + "-warehouse")
       .getOrCreate()
-    new FileRun(Path.of(args(0)), Operator.named(args(1)), args(2)).run(spark, swap = true)
-    spark.stop()
+    Files.readAllLines(Path.of(args(0))).asScala.map(_.split("\t")).foreach { line =>
+      val dir = Path.of(line(0))
+      HaltingFileSystem.die(dir, HaltPoint(line(3), line(5), line(4).toInt))
+      try new FileRun(dir, Operator.named(line(1)), line(2)).run(spark)
+      catch { case NonFatal(e) => Files.writeString(dir.resolve("log"), s"$e") }
+      StateStore.unloadAll()
+    }
+    Runtime.getRuntime.halt(42)
   }
 }

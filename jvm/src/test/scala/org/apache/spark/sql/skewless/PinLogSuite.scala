@@ -232,6 +232,17 @@ class PinLogSuite extends AnyFunSuite with TestSpark {
     }
   }
 
+  test("of two drivers on one checkpoint, neither plans a batch that the other has pinned") {
+    withCheckpoint { dir =>
+      val (first, second) = (open(dir), open(dir))
+      assert(first.add(tables(0), 4) == (1, 4))
+      Seq(3L, 4L, 5L).foreach(first.checkAlone)
+      assert(refusal("CheckpointError")(second.checkAlone(4)).getMessage.contains("written by another driver"))
+      Seq(3L, 5L).foreach(second.checkAlone)
+      open(dir).checkAlone(4) // whoever starts later knows the pin
+    }
+  }
+
   test("of two drivers that pin different batches at once, neither overwrites the other") {
     withCheckpoint { dir =>
       val (first, second) = (open(dir), open(dir))

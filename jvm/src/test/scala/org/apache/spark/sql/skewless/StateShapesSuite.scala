@@ -1,5 +1,7 @@
 package org.apache.spark.sql.skewless
 
+import java.time.Duration
+
 import io.skewless.Table
 import org.apache.spark.sql.internal.SQLConf
 import org.scalatest.funsuite.AnyFunSuite
@@ -10,7 +12,7 @@ class StateShapesSuite extends AnyFunSuite with StatefulRun {
   private val count = Operator.named("count")
   private val batches = input(6)
   private lazy val all = hashes(batches, "k")
-  private lazy val expected = plain(count.query, count.mode, batches)
+  private lazy val expected = plain(count, batches)
 
   private def to(target: Int => Int, n: Int = n) = Table(n, all.map(h => h -> Seq(target(Math.floorMod(h, n)))).toMap)
 
@@ -82,11 +84,35 @@ class StateShapesSuite extends AnyFunSuite with StatefulRun {
     }
   }
 
+  test("a moved key's time to live ends in its new place: nothing of it is left, as in plain Spark") {
+    val life = Duration.ofSeconds(2)
+    def rowsHeld(provider: String, swap: Boolean): (Long, Long) =
+      withRun(Stateful.expiring(_, life), "update", provider) { run =>
+        val query = run.start()
+        def held(rows: Seq[Event]) = {
+          run.stream.addData(rows)
+          query.processAllAvailable()
+          query.lastProgress.stateOperators.head.numRowsTotal
+        }
+        val first = held(batches.head)
+        if (swap) RunningQueries.publish(query, to(p => (p + 1) % n), limits)
+        held(batches(1).take(1))
+        Thread.sleep(life.toMillis + 100)
+        val last = held(Seq(Event("late", 0, 1, 1)))
+        SparkPrivate.drainListeners(spark.sparkContext)
+        assert(RunningQueries.swaps(query).exists(_.rows > 20) == swap, "state did move")
+        (first, last)
+      }
+    val expected = rowsHeld(stock, swap = false)
+    assert(expected._2 < expected._1 / 4, "most of the state did expire")
+    assert(rowsHeld(ours, swap = true) == expected)
+  }
+
   for (partitions <- Seq(1, if (FullMatrix.on) 300 else 50))
     test(s"$partitions partitions") {
       withConf("spark.sql.shuffle.partitions" -> partitions.toString) {
         val short = batches.take(3)
-        val reference = plain(count.query, count.mode, short)
+        val reference = plain(count, short)
         withRun(count.query, count.mode, ours) { run =>
           val query = run.start()
           run.stream.addData(short.head)
@@ -124,7 +150,7 @@ class StateShapesSuite extends AnyFunSuite with StatefulRun {
     withConf(confs: _*) {
       val keys = hashes(batches, operator.keys: _*)
       val tables = Map(2 -> table(keys, 1), 3 -> table(keys, 2), 5 -> Table.empty(n))
-      assert(moved(operator, tables, plain(operator.query, operator.mode, batches)).keySet == Set(2L, 3L, 5L))
+      assert(moved(operator, tables, plain(operator, batches)).keySet == Set(2L, 3L, 5L))
     }
   }
 }

@@ -40,7 +40,7 @@ class StateStressSuite extends AnyFunSuite with StatefulRun {
       info(s"${operator.name}, checkpoint format $format")
       val batches = input(14, seed)
       withConf(operator.conf :+ SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key -> format: _*) {
-        val expected = plain(operator.query, operator.mode, batches)
+        val expected = plain(operator, batches)
         withRun(operator.query, operator.mode, ours)(run => stress(run, operator, batches, expected, random))
       }
     }

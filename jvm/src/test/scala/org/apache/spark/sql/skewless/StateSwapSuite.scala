@@ -32,7 +32,7 @@ class StateSwapSuite extends AnyFunSuite with StatefulRun {
       val confs = operator.conf :+ "spark.sql.streaming.stateStore.checkpointFormatVersion" -> format
       withConf(confs: _*) {
         val batches = input(9)
-        same(swapped(operator, batches), plain(operator.query, operator.mode, batches))
+        same(swapped(operator, batches), plain(operator, batches))
       }
     }
 }

@@ -1,6 +1,7 @@
 package org.apache.spark.sql.skewless
 
 import java.sql.Timestamp
+import java.time.Duration
 
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
 import org.apache.spark.sql.functions.coalesce
@@ -51,15 +52,19 @@ object Stateful {
   def timers(df: DataFrame): DataFrame =
     byKey(df).transformWithState(new Timers, TimeMode.EventTime(), OutputMode.Update()).toDF()
 
-  private class Variables extends StatefulProcessor[String, In, Out] {
+  /** A value, a list and a map that live as long as given, so that Spark keeps an index of expiries beside each. */
+  def expiring(df: DataFrame, life: Duration): DataFrame =
+    byKey(df).transformWithState(new Variables(TTLConfig(life)), TimeMode.ProcessingTime(), OutputMode.Update()).toDF()
+
+  private class Variables(life: TTLConfig = TTLConfig.NONE) extends StatefulProcessor[String, In, Out] {
     @transient private var count: ValueState[Long] = _
     @transient private var seen: ListState[Long] = _
     @transient private var byDigit: MapState[Long, Long] = _
 
     override def init(mode: OutputMode, time: TimeMode): Unit = {
-      count = getHandle.getValueState[Long]("count", TTLConfig.NONE)
-      seen = getHandle.getListState[Long]("seen", TTLConfig.NONE)
-      byDigit = getHandle.getMapState[Long, Long]("byDigit", TTLConfig.NONE)
+      count = getHandle.getValueState[Long]("count", life)
+      seen = getHandle.getListState[Long]("seen", life)
+      byDigit = getHandle.getMapState[Long, Long]("byDigit", life)
     }
 
     override def handleInputRows(k: String, rows: Iterator[In], timers: TimerValues): Iterator[Out] = {

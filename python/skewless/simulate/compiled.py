@@ -39,6 +39,12 @@ def compiled(loop: Callable[..., Result]) -> Callable[..., Result]:
     return cast(Callable[..., Result], made)
 
 
+def leaf(step: Callable[..., Result]) -> Callable[..., Result]:
+    """Compiles a step that neither makes arrays nor calls another compiled function, without counting references: to count
+    those of four arrays takes as long as the step. (numba has no public name for this option.)"""
+    return cast(Callable[..., Result], njit(nogil=True, _nrt=False)(step))
+
+
 def inlined(step: Callable[..., Result]) -> Callable[..., Result]:
     """Compiles a step into each loop that calls it: to hand over a few arrays costs more than most steps do."""
     return cast(Callable[..., Result], njit(nogil=True, inline="always")(step))

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from skewless.simulate.cluster import Cluster
 from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled
 from skewless.simulate.schemes.scheme import Scheme, candidate, least_loaded, number
-from skewless.simulate.schemes.summary import Records, Summary, touch
+from skewless.simulate.schemes.summary import Records, Summary, count, slot_for
 
 
 class DChoices(Scheme):
@@ -130,7 +130,7 @@ def _choose(
     sources: Int32s,
     slot_of: Int32s,
     slots: Records,
-    heap: Records,
+    queue: Records,
     tally: Records,
     loads: Int64s,
     widths: Int64s,
@@ -147,7 +147,10 @@ def _choose(
     n = len(alive)
     for i in range(len(keys)):
         s, d, smallest = sources[i], min(2, n), -1
-        slot = touch(slot_of, slots, heap, tally, s, keys[i])
+        slot = slot_of[keys[i], s]
+        if slot < 0:
+            slot = slot_for(slot_of, slots, queue, tally, s, keys[i])
+        count(slots, tally, s, slot)
         if slots[s, slot].count > theta * tally[s].total:
             if not all_workers and (widths[s] == 0 or tally[s].clock >= tally[s].due):
                 widths[s] = width_of_head(slots, tally, s, theta, n, epsilon)

@@ -14,8 +14,6 @@ source sees only its own tuples, so it grants a worker only its own part, T / so
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from skewless.errors import SettingError
@@ -24,7 +22,7 @@ from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled, inlined
 from skewless.simulate.schemes.d_choices import width_of_head
 from skewless.simulate.schemes.ring import VIRTUAL_NODES, Int16s, Ring, place_of
 from skewless.simulate.schemes.scheme import Scheme, candidate, least_loaded, number
-from skewless.simulate.schemes.summary import Records, Summary, decay, touch
+from skewless.simulate.schemes.summary import Records, Summary, count, decay, slot_for
 
 CLASSES = ("chk", "all", "d-choices")
 
@@ -93,7 +91,7 @@ def _choose(
     sources: Int32s,
     slot_of: Int32s,
     slots: Records,
-    heap: Records,
+    queue: Records,
     tally: Records,
     wait: Floats,
     floor: Floats,
@@ -123,8 +121,11 @@ def _choose(
             due = _first_after((ticks[1] + 1) * interval, arrival_seconds)
         if tally[s].clock >= tally[s].due:
             tally[s].due += epoch
-            _end_epoch(slots, heap, tally, s, least, alpha, theta, classes, n)
-        slot = touch(slot_of, slots, heap, tally, s, keys[i])
+            _end_epoch(slots, queue, tally, s, least, alpha, theta, classes, n)
+        slot = slot_of[keys[i], s]
+        if slot < 0:
+            slot = slot_for(slot_of, slots, queue, tally, s, keys[i])
+        count(slots, tally, s, slot)
         d = min(2, n)
         if slots[s, slot].count > theta * tally[s].total:
             d = _width(slots, tally, s, slot, least[s], classes, n)
@@ -166,14 +167,14 @@ def _drain(wait: Floats, floor: Floats, seconds: float) -> None:
 
 @compiled
 def _end_epoch(
-    slots: Records, heap: Records, tally: Records, s: int, least: Int64s, alpha: float, theta: float, classes: int, n: int
+    slots: Records, queue: Records, tally: Records, s: int, least: Int64s, alpha: float, theta: float, classes: int, n: int
 ) -> None:
     if classes == 2:
         least[s] = width_of_head(slots, tally, s, theta, n, 1e-4)
     elif classes == 0:
         least[s] = _needed(slots, tally, s, theta, n)
     if alpha < 1.0:
-        decay(slots, heap, tally, s, alpha)
+        decay(slots, queue, tally, s, alpha)
 
 
 @compiled
@@ -194,10 +195,11 @@ def _width(slots: Records, tally: Records, s: int, slot: int, least: int, classe
         return n
     if classes == 2:
         return min(n, least)
-    top, top_power = math.frexp(tally[s].top)
-    count, power = math.frexp(slots[s, slot].count)
-    width = n >> (top_power - power - (1 if top < count else 0))  # floor(log2(top / count)), exactly
-    width = max(width, least, int(slots[s, slot].width))
+    known = max(least, int(slots[s, slot].width))
+    width, share = n, slots[s, slot].count
+    while width > known and 2.0 * share <= tally[s].top:  # n >> floor(log2(top / count)), exactly
+        width, share = width >> 1, 2.0 * share
+    width = max(width, known)
     slots[s, slot].width = width
     return min(n, width)
 
@@ -205,10 +207,9 @@ def _width(slots: Records, tally: Records, s: int, slot: int, least: int, classe
 @inlined
 def _shortest_of(wait: Floats, s: int, floor: float, orders: Int16s, node: int, d: int) -> int:
     """The first of d workers with the shortest wait; no wait is shorter than `floor`."""
-    worker = int(orders[node, 0])
-    for j in range(1, d):
-        if wait[s, worker] == floor:
-            break
-        if wait[s, orders[node, j]] < wait[s, worker]:
-            worker = int(orders[node, j])
+    worker, j = int(orders[node, 0]), 1
+    while j < d and wait[s, worker] != floor:  # `break` would make numba count references at each tuple
+        other = int(orders[node, j])
+        worker = other if wait[s, other] < wait[s, worker] else worker
+        j += 1
     return worker

@@ -100,5 +100,5 @@ def least_loaded(loads: NDArray[Any], s: int, floor: NDArray[Any], place: Int64s
                 place[s] = at
                 return int(alive[at])
         floor[s], place[s] = loads[s, alive[0]], 0
-        for worker in alive:
-            floor[s] = min(floor[s], loads[s, worker])
+        for at in range(1, len(alive)):
+            floor[s] = min(floor[s], loads[s, alive[at]])

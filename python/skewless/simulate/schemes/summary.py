@@ -8,9 +8,10 @@ decay, a count is never below the truth, and never above it by more than tuples 
 >>> summary.counts()
 {7: 2.0, 9: 2.0}
 
-The counters are a heap whose entries may lag behind: a tuple of a tracked key only adds to its counter, and the heap is
-put right when its top is wanted, so that hot keys cost nothing. Where the counter of a key is, is kept in a plain array
-by key number, not in a hash table of `capacity` entries as a source would have it: this is a simulator.
+A tuple of a tracked key only adds to its counter. The smallest counters wait in a sorted queue, and a counter that grew
+since the queue was filled is passed over; when the queue is empty it is filled again with all that is within one of the
+smallest. One scan thus serves many replacements. Where the counter of a key is, is kept in a plain array by key number, not in
+a hash table of `capacity` entries as a source would have it: this is a simulator.
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skewless.simulate.compiled import Int32s, compiled, inlined
+from skewless.simulate.compiled import Int32s, compiled, inlined, leaf
 from skewless.simulate.schemes.scheme import sizes_to
 
 # A record for each slot of each source. `stamp` says when the count last grew: of equal counts, the one that grew first
 # is replaced first. `width` is FISH's M_k.
 SLOT = np.dtype([("count", np.float64), ("stamp", np.int64), ("key", np.int32), ("width", np.int32)])
-# A record for each place of the heap: a slot, and its count and stamp when the heap last looked.
+# A record for each place of the queue: a slot, and its count and stamp when the queue was filled.
 PLACE = np.dtype([("count", np.float64), ("stamp", np.int64), ("slot", np.int64)])
 # A record for each source: tuples (decayed like the counts), the largest count, tuples (not decayed), slots in use, and
-# the clock at which the scheme's next turn (an epoch's end, a new d) is due.
-TALLY = np.dtype([("total", np.float64), ("top", np.float64), ("clock", np.int64), ("size", np.int64), ("due", np.int64)])
+# the clock at which the scheme's next turn (an epoch's end, a new d) is due; then the queue: its next place, its end, and a
+# limit that is above all counts in it and not above any other.
+TALLY = np.dtype(
+    [("total", np.float64), ("top", np.float64), ("clock", np.int64), ("size", np.int64), ("due", np.int64)]
+    + [("next", np.int64), ("end", np.int64), ("limit", np.float64)]
+)
 
 Records = NDArray[Any]
 
@@ -41,13 +46,14 @@ class Summary:
     def __init__(self, sources: int, capacity: int) -> None:
         self.slot_of = np.full((1024, sources), -1, dtype=np.int32)
         self.slots: Records = np.zeros((sources, capacity), dtype=SLOT)
-        self.heap: Records = np.zeros((sources, capacity), dtype=PLACE)
+        self.queue: Records = np.zeros((sources, capacity), dtype=PLACE)
+        self.queue["slot"] = np.arange(capacity)
         self.tally: Records = np.zeros(sources, dtype=TALLY)
 
     def arrays(self, keys: Int32s) -> tuple[Int32s, Records, Records, Records]:
         """What the loops take, with room for these key numbers."""
         self.slot_of = sizes_to(self.slot_of, int(keys.max(initial=-1)) + 1, -1)
-        return self.slot_of, self.slots, self.heap, self.tally
+        return self.slot_of, self.slots, self.queue, self.tally
 
 
 class SpaceSaving:
@@ -63,7 +69,7 @@ class SpaceSaving:
 
     def decay(self, alpha: float) -> None:
         """Ends an epoch: every count is multiplied by alpha."""
-        decay(self.summary.slots, self.summary.heap, self.summary.tally, 0, alpha)
+        decay(self.summary.slots, self.summary.queue, self.summary.tally, 0, alpha)
 
     def counts(self) -> dict[int, float]:
         """The tracked keys and their counts, largest first; of equal counts, the one that grew first."""
@@ -73,35 +79,23 @@ class SpaceSaving:
 
 
 @compiled
-def _offer_all(keys: Int32s, slot_of: Int32s, slots: Records, heap: Records, tally: Records) -> None:
-    for key in keys:
-        touch(slot_of, slots, heap, tally, 0, key)
+def _offer_all(keys: Int32s, slot_of: Int32s, slots: Records, queue: Records, tally: Records) -> None:
+    for i in range(len(keys)):
+        slot = slot_of[keys[i], 0]
+        if slot < 0:
+            slot = slot_for(slot_of, slots, queue, tally, 0, keys[i])
+        count(slots, tally, 0, slot)
 
 
-@inlined
-def touch(slot_of: Int32s, slots: Records, heap: Records, tally: Records, s: int, key: int) -> int:
-    """Counts one tuple of the key at source s; the slot of the key."""
-    slot = int(slot_of[key, s])
-    if slot < 0:
-        slot = _slot_for(slot_of, slots, heap, tally, s, key)
-    tally[s].clock += 1
-    tally[s].total += 1.0
-    slots[s, slot].stamp = tally[s].clock
-    slots[s, slot].count += 1.0
-    tally[s].top = max(tally[s].top, slots[s, slot].count)
-    return slot
-
-
-@compiled
-def _slot_for(slot_of: Int32s, slots: Records, heap: Records, tally: Records, s: int, key: int) -> int:
-    capacity = slots.shape[1]
-    if tally[s].size < capacity:
+@leaf
+def slot_for(slot_of: Int32s, slots: Records, queue: Records, tally: Records, s: int, key: int) -> int:
+    """A slot for a key that source s does not track. The loops call it themselves: from a step between, numba would count
+    the references of all arrays at each tuple, which takes ten times as long as the step."""
+    if tally[s].size < slots.shape[1]:
         slot = int(tally[s].size)
         tally[s].size += 1
-        if tally[s].size == capacity:
-            _rebuild(slots, heap, s)
     else:
-        slot = _smallest(slots, heap, s)
+        slot = _smallest(slots, queue, tally, s)
         slot_of[slots[s, slot].key, s] = -1
     slots[s, slot].key = key
     slots[s, slot].width = 0
@@ -109,71 +103,89 @@ def _slot_for(slot_of: Int32s, slots: Records, heap: Records, tally: Records, s:
     return slot
 
 
-@compiled
-def _smallest(slots: Records, heap: Records, s: int) -> int:
-    """The slot with the smallest (count, stamp): the heap's top, once it no longer lags."""
+@inlined
+def count(slots: Records, tally: Records, s: int, slot: int) -> None:
+    """Counts one tuple of the slot's key at source s."""
+    tally[s].clock += 1
+    tally[s].total += 1.0
+    slots[s, slot].stamp = tally[s].clock
+    slots[s, slot].count += 1.0
+    tally[s].top = max(tally[s].top, slots[s, slot].count)
+
+
+@inlined
+def _smallest(slots: Records, queue: Records, tally: Records, s: int) -> int:
+    """The slot with the smallest (count, stamp): the first in the queue that has not grown."""
     while True:
-        slot = int(heap[s, 0].slot)
-        if heap[s, 0].stamp == slots[s, slot].stamp:
-            return slot
-        _sink(slots, heap, s, 0, slot)
+        while tally[s].next < tally[s].end:
+            at = tally[s].next
+            tally[s].next = at + 1
+            slot = int(queue[s, at].slot)
+            if queue[s, at].stamp == slots[s, slot].stamp:
+                return slot
+        _fill(slots, queue, tally, s)
 
 
-@compiled
-def _rebuild(slots: Records, heap: Records, s: int) -> None:
-    for slot in range(slots.shape[1]):
-        heap[s, slot].slot = slot
-        heap[s, slot].count = slots[s, slot].count
-        heap[s, slot].stamp = slots[s, slot].stamp
-    for at in range(slots.shape[1] // 2 - 1, -1, -1):
-        _sink(slots, heap, s, at, heap[s, at].slot)
+@inlined
+def _fill(slots: Records, queue: Records, tally: Records, s: int) -> None:
+    """Queues all counters below the smallest plus one. Whatever grows, or comes anew, is then above all that wait.
+
+    They are taken in the order of the last queue, in which most of them still are."""
+    limit, end = np.inf, 0
+    for at in range(slots.shape[1]):
+        slot = queue[s, at].slot
+        queue[s, at].count, queue[s, at].stamp = slots[s, slot].count, slots[s, slot].stamp
+        limit = min(limit, queue[s, at].count + 1.0)
+    for at in range(slots.shape[1]):
+        if queue[s, at].count < limit:
+            count, stamp, slot = queue[s, at].count, queue[s, at].stamp, queue[s, at].slot
+            _copy(queue, s, end, at)
+            queue[s, end].count, queue[s, end].stamp, queue[s, end].slot = count, stamp, slot
+            end += 1
+    _sort(queue, s, end)
+    tally[s].next, tally[s].end, tally[s].limit = 0, end, limit
 
 
-@compiled
-def _sink(slots: Records, heap: Records, s: int, at: int, slot: int) -> None:
-    """Puts a slot, as it is now, into the heap at or below `at`: down along the smaller children, then up to its place."""
-    capacity, top = slots.shape[1], at
-    count, stamp = slots[s, slot].count, slots[s, slot].stamp
-    while 2 * at + 2 < capacity:
-        child = 2 * at + 1
-        child += before(heap[s, child + 1].count, heap[s, child + 1].stamp, heap[s, child].count, heap[s, child].stamp)
-        _copy(heap, s, child, at)
-        at = child
-    if 2 * at + 1 < capacity:
-        _copy(heap, s, 2 * at + 1, at)
-        at = 2 * at + 1
-    while at > top and before(count, stamp, heap[s, (at - 1) // 2].count, heap[s, (at - 1) // 2].stamp):
-        _copy(heap, s, (at - 1) // 2, at)
-        at = (at - 1) // 2
-    heap[s, at].count, heap[s, at].stamp, heap[s, at].slot = count, stamp, slot
+@inlined
+def _copy(queue: Records, s: int, source: int, target: int) -> None:
+    queue[s, target].count, queue[s, target].stamp = queue[s, source].count, queue[s, source].stamp
+    queue[s, target].slot = queue[s, source].slot
 
 
-@compiled
-def _copy(heap: Records, s: int, source: int, target: int) -> None:
-    heap[s, target].count = heap[s, source].count
-    heap[s, target].stamp = heap[s, source].stamp
-    heap[s, target].slot = heap[s, source].slot
+@inlined
+def _sort(queue: Records, s: int, end: int) -> None:
+    """Orders the queue by (count, stamp): Shell's sort, which needs no room."""
+    gap = end
+    while gap > 1:
+        gap = max(1, gap * 4 // 9)
+        for first in range(gap, end):
+            count, stamp, slot, at = queue[s, first].count, queue[s, first].stamp, queue[s, first].slot, first
+            while at >= gap and before(count, stamp, queue[s, at - gap].count, queue[s, at - gap].stamp):
+                _copy(queue, s, at - gap, at)
+                at -= gap
+            queue[s, at].count, queue[s, at].stamp, queue[s, at].slot = count, stamp, slot
 
 
-@compiled
+@inlined
 def before(count: float, stamp: int, other_count: float, other_stamp: int) -> bool:
-    """Whether a counter is replaced before another. No branch: which way it goes, no processor can guess."""
+    """Whether a counter is replaced before another."""
     return (count < other_count) | ((count == other_count) & (stamp < other_stamp))
 
 
 @compiled
-def decay(slots: Records, heap: Records, tally: Records, s: int, alpha: float) -> None:
-    """Multiplies all counts of source s by alpha; the order can change only where rounding makes counts equal."""
+def decay(slots: Records, queue: Records, tally: Records, s: int, alpha: float) -> None:
+    """Multiplies all counts of source s by alpha; the queue stays, unless rounding has made counts equal that were not."""
     for slot in range(tally[s].size):
         slots[s, slot].count *= alpha
     tally[s].total *= alpha
     tally[s].top *= alpha
-    if tally[s].size == slots.shape[1]:
-        ordered = True
-        for at in range(slots.shape[1]):
-            heap[s, at].count *= alpha
-            up = (at - 1) // 2
-            if at > 0 and before(heap[s, at].count, heap[s, at].stamp, heap[s, up].count, heap[s, up].stamp):
-                ordered = False
-        if not ordered:
-            _rebuild(slots, heap, s)
+    tally[s].limit *= alpha
+    first, end, kept = tally[s].next, tally[s].end, True
+    for at in range(first, end):
+        queue[s, at].count *= alpha
+        if at > first and before(queue[s, at].count, queue[s, at].stamp, queue[s, at - 1].count, queue[s, at - 1].stamp):
+            kept = False
+    if first < end:
+        kept = kept and queue[s, end - 1].count < tally[s].limit <= queue[s, first].count + 1.0
+    if not kept:
+        tally[s].next = end

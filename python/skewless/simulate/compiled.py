@@ -42,7 +42,8 @@ def compiled(loop: Callable[..., Result]) -> Callable[..., Result]:
 def leaf(step: Callable[..., Result]) -> Callable[..., Result]:
     """Compiles a step that neither makes arrays nor calls another compiled function, without counting references: to count
     those of four arrays takes as long as the step. (numba has no public name for this option.)"""
-    return cast(Callable[..., Result], njit(nogil=True, _nrt=False)(step))
+    options: Any = {"nogil": True, "_nrt": False}
+    return cast(Callable[..., Result], njit(**options)(step))
 
 
 def inlined(step: Callable[..., Result]) -> Callable[..., Result]:

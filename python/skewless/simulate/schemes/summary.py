@@ -33,8 +33,10 @@ PLACE = np.dtype([("count", np.float64), ("stamp", np.int64), ("slot", np.int64)
 # the clock at which the scheme's next turn (an epoch's end, a new d) is due; then the queue: its next place, its end, and a
 # limit that is above all counts in it and not above any other.
 TALLY = np.dtype(
-    [("total", np.float64), ("top", np.float64), ("clock", np.int64), ("size", np.int64), ("due", np.int64)]
-    + [("next", np.int64), ("end", np.int64), ("limit", np.float64)]
+    [
+        *(("total", np.float64), ("top", np.float64), ("clock", np.int64), ("size", np.int64), ("due", np.int64)),
+        *(("next", np.int64), ("end", np.int64), ("limit", np.float64)),
+    ]
 )
 
 Records = NDArray[Any]

@@ -114,20 +114,21 @@ class Counter:
         return sorted((c[0] / self.total for c in self.counts.values() if c[0] > theta * self.total), reverse=True)
 
 
-def choices_for(head: Sequence[float], n: int, epsilon: float = 1e-4) -> int:
+def choices_for(head: Sequence[float], n: int, epsilon: float = 1e-4, published: bool = False) -> int:
     """The smallest d with which no prefix of the head overloads the workers it can reach."""
-    for d in range(max(2, math.ceil(head[0] * n)), n):
+    least = round(head[0] * n) if published else math.ceil(head[0] * n)
+    for d in range(max(2, least), n):
         fits = True
-        for h in range(1, len(head) + 1):
+        for h in (1, len(head)) if published else range(1, len(head) + 1):
             b = n - n * (1 - 1 / n) ** (h * d)
             inside = sum(head[:h]) + (b / n) ** d * sum(head[h:]) + (b / n) ** 2 * (1 - sum(head))
-            fits = fits and inside <= b * (1 / n + epsilon)
+            fits = fits and inside <= b / n + (epsilon if published else b * epsilon)
         if fits:
             return d
     return n
 
 
-def head_choices(n: int, sources: int, capacity: int, refresh: int, all_workers: bool) -> Route:
+def head_choices(n: int, sources: int, capacity: int, refresh: int, all_workers: bool, published: bool = False) -> Route:
     counters = [Counter(capacity) for _ in range(sources)]
     load = [[0] * n for _ in range(sources)]
     width: list[int] = [0] * sources
@@ -138,7 +139,8 @@ def head_choices(n: int, sources: int, capacity: int, refresh: int, all_workers:
         counter.touch(key)
         if counter.counts[key][0] > 1 / (5 * n) * counter.total:
             if not all_workers and (width[s] == 0 or counter.clock >= due[s]):
-                width[s], due[s] = choices_for(counter.head(1 / (5 * n)), n), counter.clock + refresh
+                width[s] = choices_for(counter.head(1 / (5 * n)), n, published=published)
+                due[s] = counter.clock + refresh
             d = n if all_workers else width[s]
         worker = least(range(n) if d >= n else [candidate(h, i, n) for i in range(d)], load[s])
         load[s][worker] += 1

@@ -3,12 +3,14 @@
 Nasir et al., "When Two Choices Are Not Enough" (ICDE 2016); the FISH paper's section 2.2 uses both as rivals. The head
 are the keys whose share exceeds theta, as each source's SpaceSaving summary sees it.
 
-D-Choices takes the smallest d for which no set of workers is overloaded by the h hottest keys, for each h. Such a set
-has about b = n - n (1 - 1/n)^(h d) workers, and may take b (1/n + epsilon) of the stream:
+D-Choices takes the smallest d >= p_1 n for which no set of workers is overloaded by the h hottest keys, for each h. Such a
+set has about b = n - n (1 - 1/n)^(h d) workers, each of which may take 1/n + epsilon of the stream:
     p_1 + ... + p_h  +  (b/n)^d x (share of the rest of the head)  +  (b/n)^2 x (share of the tail)   <=   b (1/n + epsilon).
-That paper is not among the five we work from; the condition was checked against the authors' published simulator, which
-tests only h = 1 and the whole head, and does not multiply the slack by b (so that its d is larger: 14 instead of 10 for
-20 workers and z = 1.4, for example).
+That is the paper's condition as we know it (section IV; arXiv 1510.05714): epsilon bounds the imbalance, which is of one
+worker, hence the factor b before it. The text could not be had here, but the authors' programs could (SLBSimulator and
+SLBStorm by the first author, GitHub). They test h = 1 and the whole head only, start at round(p_1 n), and allow the whole set
+epsilon, b/n + epsilon, so that d is the same or a few larger: `published=on` does it their way. docs/evidence/fish.md
+compares the two.
 """
 
 from __future__ import annotations
@@ -29,19 +31,27 @@ class DChoices(Scheme):
 
     `theta` is the head's threshold: 1/(5n), the share up to which two choices are proven enough (PKG paper, Theorem 5.1);
     `epsilon` the slack, 1e-4; `top` how many keys a source tracks, 1,000 (FISH paper, section 2.3); `refresh` after how many
-    of its tuples a source works d out again (our choice; the published code does so for every tuple of the head).
+    of its tuples a source works d out again (our choice; the published code does so for every tuple of the head); `published`
+    takes the condition from the authors' programs instead of the paper.
     """
 
     splits = True
     all_workers = False
 
     def __init__(
-        self, cluster: Cluster, theta: float | None = None, epsilon: float = 1e-4, top: int = 1000, refresh: int = 1000
+        self,
+        cluster: Cluster,
+        theta: float | None = None,
+        epsilon: float = 1e-4,
+        top: int = 1000,
+        refresh: int = 1000,
+        published: bool = False,
     ) -> None:
         super().__init__(cluster)
         self.theta = None if theta is None else number("theta", theta, 0, 1)
         self.epsilon = number("epsilon", epsilon, 0, 1)
         self.refresh = int(number("refresh", refresh, 1, 1e18))
+        self.published = published
         self.summary = Summary(cluster.sources, int(number("top", top, 1, 1 << 24)))
         self.loads = np.zeros((cluster.sources, cluster.workers), dtype=np.int64)
         self.d = np.zeros(cluster.sources, dtype=np.int64)
@@ -50,7 +60,7 @@ class DChoices(Scheme):
 
     def route(self, keys: Int32s, hashes: Int32s, sources: Int32s) -> Int32s:
         theta = 1 / (5 * len(self.alive)) if self.theta is None else self.theta
-        settings = (theta, self.epsilon, self.refresh, self.all_workers, self.cluster.seed)
+        settings = (theta, self.epsilon, self.published, self.refresh, self.all_workers, self.cluster.seed)
         summary = self.summary.arrays(keys)
         loads = (self.loads, self.d, self.floor, self.place, self.alive)
         return _choose(keys, hashes, sources, *summary, *loads, *settings)
@@ -69,7 +79,7 @@ class WChoices(DChoices):
     all_workers = True
 
 
-def choices_for(head: ArrayLike, workers: int, epsilon: float = 1e-4) -> int:
+def choices_for(head: ArrayLike, workers: int, epsilon: float = 1e-4, published: bool = False) -> int:
     """How many workers each key of the head gets, given the keys' shares.
 
     >>> choices_for([0.05], workers=20), choices_for([0.2], workers=20), choices_for([0.9], workers=20)
@@ -78,23 +88,25 @@ def choices_for(head: ArrayLike, workers: int, epsilon: float = 1e-4) -> int:
     shares = np.sort(np.asarray(head, dtype=np.float64))[::-1].copy()
     if len(shares) and not (math.isfinite(shares.sum()) and shares.min() >= 0 and shares.sum() <= 1 + 1e-9):
         number("sum of shares", float(shares.sum()), 0, 1)
-    return int(_solve(shares, workers, epsilon))
+    return int(_solve(shares, workers, epsilon, published))
 
 
 @compiled
-def _solve(shares: Floats, workers: int, epsilon: float) -> int:
+def _solve(shares: Floats, workers: int, epsilon: float, published: bool) -> int:
     if len(shares) == 0:
         return 2
-    head, first = shares.sum(), max(2, int(np.ceil(shares[0] * workers)))
-    for d in range(first, workers):
+    head, least = shares.sum(), shares[0] * workers
+    for d in range(max(2, int(np.rint(least) if published else np.ceil(least))), workers):
         missed, prefix, fits = (1.0 - 1.0 / workers) ** d, 0.0, True
         left = 1.0
-        for share in shares:
-            prefix += share
+        for h in range(len(shares)):
+            prefix += shares[h]
             left *= missed
+            if published and 0 < h < len(shares) - 1:
+                continue
             reach = 1.0 - left  # b / n
             load = prefix + reach**d * (head - prefix) + reach * reach * (1.0 - head)
-            if load > reach * (1.0 + workers * epsilon):
+            if load > reach + epsilon * (1.0 if published else reach * workers):
                 fits = False
                 break
         if fits:
@@ -118,9 +130,9 @@ def head_of(slots: Records, tally: Records, s: int, theta: float) -> Floats:
 
 
 @compiled
-def width_of_head(slots: Records, tally: Records, s: int, theta: float, workers: int, epsilon: float) -> int:
+def width_of_head(slots: Records, tally: Records, s: int, theta: float, workers: int, epsilon: float, published: bool) -> int:
     """D-Choices' d for what source s has seen."""
-    return _solve(head_of(slots, tally, s, theta), workers, epsilon)
+    return _solve(head_of(slots, tally, s, theta), workers, epsilon, published)
 
 
 @compiled
@@ -139,6 +151,7 @@ def _choose(
     alive: Int32s,
     theta: float,
     epsilon: float,
+    published: bool,
     refresh: int,
     all_workers: bool,
     seed: int,
@@ -153,7 +166,7 @@ def _choose(
         count(slots, tally, s, slot)
         if slots[s, slot].count > theta * tally[s].total:
             if not all_workers and (widths[s] == 0 or tally[s].clock >= tally[s].due):
-                widths[s] = width_of_head(slots, tally, s, theta, n, epsilon)
+                widths[s] = width_of_head(slots, tally, s, theta, n, epsilon, published)
                 tally[s].due = tally[s].clock + refresh
             d = n if all_workers else widths[s]
         worker = alive[candidate(hashes[i], 0, n, seed)]

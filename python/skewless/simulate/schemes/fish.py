@@ -170,7 +170,7 @@ def _end_epoch(
     slots: Records, queue: Records, tally: Records, s: int, least: Int64s, alpha: float, theta: float, classes: int, n: int
 ) -> None:
     if classes == 2:
-        least[s] = width_of_head(slots, tally, s, theta, n, 1e-4)
+        least[s] = width_of_head(slots, tally, s, theta, n, 1e-4, False)
     elif classes == 0:
         least[s] = _needed(slots, tally, s, theta, n)
     if alpha < 1.0:

@@ -28,6 +28,7 @@ PAGES: dict[str, Build] = {"pkg": pkg.build, "fish": fish.build, "mixed": mixed.
 @click.option("--out", type=click.Path(path_type=Path), default=Path(__file__).parent.parent / "docs" / "evidence")
 def main(names: tuple[str, ...], data: Path | None, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
+    begin = time.perf_counter()
     for name in names or PAGES:
         start = time.perf_counter()
         page = Page(name, out, f"python bench/evidence.py --page {name}" + (" --data DIR" if data else ""))
@@ -35,6 +36,7 @@ def main(names: tuple[str, ...], data: Path | None, out: Path) -> None:
         path = page.write()
         seconds = time.perf_counter() - start
         click.echo(f"{path.name}: {sum(page.verdicts)} of {len(page.verdicts)} claims agree, {seconds:.0f} s")
+    click.echo(f"all: {time.perf_counter() - begin:.0f} s by the clock, {time.process_time():.0f} s of processor time")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pages.fish_rivals import d_choices, elsewhere
 from pages.page import Page, real, run_all
 from skewless.simulate import Change, Cluster, Result, drifting_zipf, in_memory
 from skewless.simulate.schemes.summary import SpaceSaving
@@ -17,7 +18,7 @@ from skewless.simulate.streams import Numbered
 
 WORKERS = (16, 32, 64, 128)
 SKEWS = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
-TUPLES, SOURCES = 2_500_000, 8
+TUPLES, SOURCES = 5_000_000, 8
 RIVALS = {"PKG": "pkg", "D-C": "d-choices", "W-C": "w-choices", "FISH": "fish"}
 
 Value = Callable[[Result], float]
@@ -25,7 +26,7 @@ Value = Callable[[Result], float]
 
 @cache
 def stream(z: float) -> Numbered:
-    """The paper's drifting Zipf with its 10^5 keys: one round, half as long as the paper's."""
+    """The paper's drifting Zipf with its 10^5 keys: one round of its 5M tuples."""
     made = in_memory(drifting_zipf(TUPLES, z=z, round_tuples=TUPLES))
     made.label = f"z={z:g}"
     return made
@@ -38,8 +39,9 @@ def cluster(n: int, **options: object) -> Cluster:
 def build(page: Page, data: Path | None) -> None:
     page.text(
         "# FISH (Huang), run again",
-        f"The paper's synthetic stream: 10^5 keys, Zipf z for 80 % of the tuples, then with the ranks reversed for 20 %; {TUPLES:,} tuples "
-        f"(5M a run in the paper), {SOURCES} sources. Tuples arrive at exactly the rate that all workers together can serve, so every "
+        f"The paper's synthetic stream: 10^5 keys, Zipf z for 80 % of the tuples, then with the ranks reversed for 20 %; N = {TUPLES:,} tuples "
+        f"as in the paper, which runs ten such rounds with other seeds (50M); here one, unless said. {SOURCES} sources (the paper does not "
+        "say how many its simulation has). Tuples arrive at exactly the rate that all workers together can serve, so every "
         "imbalance, even a passing one, lengthens the execution. MemeTracker and Amazon reviews cannot be had; where real streams are "
         "named they are ours. Times are simulated, and are ratios to shuffle grouping (SG); memory is relative to key grouping (FG).",
     )
@@ -54,11 +56,14 @@ def build(page: Page, data: Path | None) -> None:
     hot_share(page)
 
 
-def sweep(specs: dict[str, str]) -> dict[tuple[str, float, int], Result]:
+DONE: dict[tuple[str, float, int], Result] = {}  # sections share runs
+
+
+def sweep(specs: dict[str, str], skews: tuple[float, ...] = SKEWS) -> dict[tuple[str, float, int], Result]:
     everything = {**specs, "SG": "shuffle"}
-    return run_all(
-        {(name, z, n): (stream(z), spec, cluster(n)) for name, spec in everything.items() for z in SKEWS for n in WORKERS}
-    )
+    wanted = {(spec, z, n) for spec in everything.values() for z in skews for n in WORKERS} - DONE.keys()
+    DONE.update(run_all({(spec, z, n): (stream(z), spec, cluster(n)) for spec, z, n in sorted(wanted)}))
+    return {(name, z, n): DONE[spec, z, n] for name, spec in everything.items() for z in skews for n in WORKERS}
 
 
 def draw(page: Page, name: str, got: dict[tuple[str, float, int], Result], specs: dict[str, str], y: str, value: Value) -> None:
@@ -81,19 +86,37 @@ def rivals(page: Page) -> None:
     page.claim(worst <= 1.32, "FISH takes at most 1.32 times as long as SG.", f"at most {worst:.2f} times.")
     versus = {s: max(times[s, z, n] / times["FISH", z, n] for z in SKEWS for n in WORKERS) for s in ("PKG", "D-C", "W-C")}
     page.claim(
-        versus["W-C"] > 2,
-        "FISH is up to 12 times as fast as W-C and 13 times as D-C on drifting keys.",
+        versus["W-C"] >= 12.05 and versus["D-C"] >= 13.57,
+        "FISH is up to 12.05 times as fast as W-C and 13.57 times as D-C on drifting keys.",
         ", ".join(f"up to {ratio:.2f} times as fast as {s}" for s, ratio in versus.items())
         + ". A count over the whole life finds new hot keys too: a key joins the head once it makes up 1/(5n) of all tuples so far, "
-        "at 128 workers one in 640. With few workers that takes longer, but there two choices suffice. The paper's factors we could "
-        "not reproduce.",
+        "at 128 workers one in 640. With few workers that takes longer, but there two choices suffice. The next section looks for "
+        "the paper's factors in other set-ups.",
     )
     memory = [got["FISH", z, n].memory_ratio for z in SKEWS for n in WORKERS]
     page.claim(
         max(memory) <= 2.61, "FISH needs 1.11 to 2.61 times the memory of FG.", f"{min(memory):.2f} to {max(memory):.2f} times."
     )
-    against = [got["FISH", z, n].memory / got["SG", z, n].memory for z in SKEWS for n in WORKERS]
-    page.claim(max(against) < 0.16, "FISH needs less than 16 % of SG's memory.", f"{min(against):.0%} to {max(against):.0%}.")
+    elsewhere(page, stream(2.0), SOURCES)
+    d_choices(page)
+    long_run(page)
+
+
+def long_run(page: Page) -> None:
+    """Memory against SG at the paper's full length."""
+    jobs = {
+        (s, z): (drifting_zipf(50_000_000, z=z), spec, Cluster(128, 32, utilisation=1.0))
+        for s, spec in {"FISH": "fish", "SG": "shuffle"}.items()
+        for z in (1.0, 2.0)
+    }
+    got = run_all(jobs)
+    against = {z: got["FISH", z].memory / got["SG", z].memory for z in (1.0, 2.0)}
+    page.text("## Figure 20: memory against SG, 50M tuples, 32 sources, 128 workers")
+    page.claim(
+        max(against.values()) < 0.16 and against[1.0] <= 0.0334,
+        "FISH needs 3.34 % of SG's memory at z = 1.0 and less than 16 % overall.",
+        f"{against[1.0]:.1%} at z = 1.0 and {against[2.0]:.1%} at z = 2.0. (The paper has it from its cluster, on the same synthetic stream.)",
+    )
 
 
 def real_streams(page: Page, data: Path | None) -> None:
@@ -119,6 +142,7 @@ def real_streams(page: Page, data: Path | None) -> None:
         max(ratios.values()) <= 1.07,
         "FISH takes at most 1.07 times as long as SG on real streams.",
         f"at most {max(ratios.values()):.2f} times.",
+        same=False,
     )
 
 
@@ -132,23 +156,25 @@ def alpha(page: Page) -> None:
     draw(page, "alpha-memory", got, specs, "memory / FG", lambda result: result.memory_ratio)
     slower = max(times["alpha=1", z, n] / times["alpha=0.2", z, n] for z in SKEWS for n in WORKERS)
     page.claim(
-        slower > 2,
-        "without decay execution takes up to 12 times as long (also its Figure 14).",
-        f"up to {slower:.2f} times as long.",
+        slower >= 11.91,
+        "without decay execution takes up to 12.14 times as long (11.91 in its Figure 14).",
+        f"up to {slower:.2f} times as long. It cannot be far more: see what W-C loses if it learns nothing after the flip.",
+        partly=slower > 1.2,
     )
     fat = max(got["alpha=0", z, n].memory / got["alpha=0.2", z, n].memory for z in SKEWS for n in WORKERS)
-    page.claim(fat > 1.2, "alpha = 0 costs up to 2.65 times the memory of 0.2.", f"up to {fat:.2f} times.")
+    page.claim(
+        fat >= 2.65,
+        "alpha = 0 costs up to 2.65 times the memory of 0.2.",
+        f"up to {fat:.2f} times.",
+        partly=fat > 1.2,
+    )
 
 
 def theta(page: Page) -> None:
     factors = {"2/n": 2, "1/n": 1, "1/2n": 1 / 2, "1/4n": 1 / 4, "1/8n": 1 / 8}
-    jobs = {
-        (name, z, n): (stream(z), f"fish:theta={factor / n}", cluster(n))
-        for name, factor in factors.items()
-        for z in SKEWS[::2]
-        for n in WORKERS
-    }
-    got = run_all(jobs | {("SG", z, n): (stream(z), "shuffle", cluster(n)) for z in SKEWS[::2] for n in WORKERS})
+    done = {n: {name: f"fish:theta={factor / n}" for name, factor in factors.items()} for n in WORKERS}
+    got = run_all({(name, z, n): (stream(z), done[n][name], cluster(n)) for name in factors for z in SKEWS[::2] for n in WORKERS})
+    got |= {key: result for key, result in sweep({}, SKEWS[::2]).items() if key[0] == "SG"}
     times = time_of(got)
     page.text("## Figure 13: the threshold theta; worst execution time / SG, and largest memory / FG, over z = 1.0, 1.4, 1.8")
     rows = [
@@ -165,7 +191,7 @@ def theta(page: Page) -> None:
     worst = {name: max(times[name, z, n] for z in SKEWS[::2] for n in WORKERS) for name in factors}
     page.claim(
         worst["2/n"] > 1.2 * worst["1/4n"],
-        "only theta = 2/n unbalances; smaller ones hardly differ, in time or memory.",
+        "only theta = 2/n unbalances (we ask for a fifth more time than at 1/4n; the paper gives no number); smaller ones hardly differ.",
         "worst time "
         + ", ".join(f"{t:.2f} at {name}" for name, t in worst.items())
         + ". None of them unbalances, as even a cold key may take the less loaded of two workers; what a small theta does cost is memory, "
@@ -181,8 +207,8 @@ def classes(page: Page) -> None:
     draw(page, "classes", got, specs, "memory / FG", lambda result: result.memory_ratio)
     saved = {n: max(1 - got["CHK", z, n].memory / got["w/ W-C", z, n].memory for z in SKEWS) for n in WORKERS}
     page.claim(
-        saved[64] > 0.15 and saved[128] > 0.15,
-        "CHK saves up to 25 % (64 workers) and 45 % (128) of the memory of W-C's rule.",
+        saved[64] >= 0.2523 and saved[128] >= 0.4534,
+        "CHK saves up to 25.23 % (64 workers) and 45.34 % (128) of the memory of W-C's rule.",
         ", ".join(f"up to {share:.0%} at {n}" for n, share in saved.items()) + " workers; "
         f"worst time {max(times['CHK', z, n] for z in SKEWS for n in WORKERS):.2f} with CHK, "
         f"{max(times['w/ D-C', z, n] for z in SKEWS for n in WORKERS):.2f} with D-C's rule.",
@@ -203,9 +229,11 @@ def inference(page: Page) -> None:
     )
     page.table(["workers", "z", *specs], rows)
     page.claim(
-        max(ratios) > 1.3,
+        max(ratios) >= 2.61,
         "inference speeds execution up to 2.61 times.",
-        f"{min(ratios):.2f} to {max(ratios):.2f} times; 1.5 is all there is to gain when loads are equal and half of the workers are twice as fast.",
+        f"{min(ratios):.2f} to {max(ratios):.2f} times. It does help, but 1.5 is all there is to gain over equal loads when half of the workers are "
+        "twice as fast: equal loads take 1/n of the tuples at the slow ones' pace, perfect use 2/(3n).",
+        partly=max(ratios) > 1.2,
     )
 
 
@@ -231,7 +259,7 @@ def ring(page: Page) -> None:
     page.table(["change", "z", "with the ring", "without (hash mod n)"], rows)
     page.claim(
         max(g["off"] for g in doubled) > 1.3 > max(g["on"] for g in doubled),
-        "without the ring memory nearly doubles at low skew; with it it hardly grows.",
+        "without the ring memory nearly doubles at low skew; with it it hardly grows (we ask for more than 1.3 without, less with).",
         f"at most {max(g['on'] for g in doubled):.2f} times with, {max(g['off'] for g in doubled):.2f} times without. Keys that come only "
         "before or only after the change cannot double, so the factor depends on how often keys return.",
     )
@@ -247,7 +275,12 @@ def latency(page: Page) -> None:
     ]
     page.table(["scheme", "p50 ms", "p95 ms", "p99 ms", "tuples/s"], rows)
     cut = 1 - got["FISH"].latency_p99 / got["W-C"].latency_p99
-    page.claim(cut > 0.5, "FISH cuts the 99th percentile of W-C by 76 %.", f"by {cut:.0%}.")
+    page.claim(
+        cut >= 0.7634,
+        "FISH cuts the 99th percentile of W-C's latency by 76.34 % (Storm, MemeTracker and Amazon reviews).",
+        f"by {cut:.0%} on a simulated cluster and a synthetic stream.",
+        same=False,
+    )
 
 
 def hot_share(page: Page) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from skewless.simulate import Cluster, ParquetStream, Result, Stream, in_memory, simulate, zipf
 from skewless.simulate.generators import zipf_shares
 from skewless.simulate.plots import Points, panels
+from skewless.simulate.schemes.scheme import Scheme
 from skewless.simulate.streams import Numbered
 
 Key = TypeVar("Key")
@@ -43,10 +44,15 @@ class Page:
         panels(self.folder / file, curves, x, y, **options)  # type: ignore[arg-type]
         self.lines += [f"![{y} against {x}]({file})", "", f"`{self.command}`", ""]
 
-    def claim(self, holds: bool, claim: str, found: str) -> None:
-        """What a paper says, whether our run bears it out, and what we measured."""
+    def claim(self, holds: bool, claim: str, found: str, *, partly: bool = False, same: bool = True) -> None:
+        """What a paper says, whether our run bears it out, and what we measured.
+
+        `partly`: the direction holds, though not the paper's number. If the set-up is not the `same` (other data, a simulated
+        cluster), a claim that does not hold is not refuted, only not reproduced.
+        """
         self.verdicts.append(bool(holds))
-        self.lines += [f"**{'Agrees' if holds else 'Refuted'}.** Claim: {claim} Ours: {found}", ""]
+        verdict = "Agrees" if holds else "Agrees in part" if partly else "Refuted" if same else "Not reproduced"
+        self.lines += [f"**{verdict}.** Claim: {claim} Ours: {found}", ""]
 
     def write(self) -> Path:
         path = self.folder / f"{self.name}.md"
@@ -54,7 +60,7 @@ class Page:
         return path
 
 
-def run_all(jobs: Mapping[Key, tuple[Stream, str, Cluster]], threads: int = 2) -> dict[Key, Result]:
+def run_all(jobs: Mapping[Key, tuple[Stream, str | Scheme, Cluster]], threads: int = 2) -> dict[Key, Result]:
     """Every run; two at a time, since the loops leave the interpreter to others."""
     with ThreadPoolExecutor(threads) as pool:
         done = pool.map(lambda job: simulate(*job), jobs.values())

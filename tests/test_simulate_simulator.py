@@ -187,3 +187,14 @@ def test_what_is_kept_does_not_grow_with_the_stream() -> None:
 def test_a_batch_of_no_tuples_is_a_setting_error() -> None:
     with pytest.raises(SettingError):
         simulate(zipf(10, 10, 1.0), "hash", Cluster(2), batch=0)
+
+
+def test_the_points_of_the_imbalance_are_few_evenly_spread_and_end_with_the_stream() -> None:
+    for tuples in (5_000, 300_000, 12_000_001):
+        points = simulate(zipf(tuples, 100, 1.0), "hash", Cluster(4)).points
+        times = [t for t, _ in points]
+        assert times[-1] == tuples
+        assert len(times) <= 513
+        assert len(times) >= min(250, tuples // 8192)
+        gaps = np.diff([0, *times[:-1]])
+        assert not len(gaps) or gaps.max() <= 2 * gaps.min()

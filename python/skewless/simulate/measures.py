@@ -15,7 +15,7 @@ import numpy as np
 from skewless.simulate.compiled import Floats, Int32s, Int64s, Words, compiled
 
 LATENCY_BINS = 1 << 11
-POINTS = 512
+POINTS, STEP = 512, 1 << 13
 
 # Places in the array of running sums.
 SEEN, LARGEST, SUM_IMBALANCE, PAIRS, KEYS, BATCH, SUM_SLOWEST, SUM_PERFECT, SUMS = range(9)
@@ -33,10 +33,15 @@ class Measures:
         self.bits = np.zeros((1024, -(-workers // 64)), dtype=np.uint64)
         self.latencies = np.zeros(LATENCY_BINS, dtype=np.int64)
         self.points: list[tuple[int, float]] = []  # (t, I(t))
-        self.stride = 1
+        self.steps, self.stride = 0, 1
 
     def add(self, keys: Int32s, workers: Int32s, alive: Int32s, service_seconds: Floats, arrival_seconds: float) -> None:
-        """Takes in a chunk of routed tuples."""
+        """Takes in a chunk of routed tuples, with a point of I(t) after each `STEP`."""
+        for first in range(0, len(keys), STEP):
+            part = slice(first, first + STEP)
+            self._add(keys[part], workers[part], alive, service_seconds, arrival_seconds)
+
+    def _add(self, keys: Int32s, workers: Int32s, alive: Int32s, service_seconds: Floats, arrival_seconds: float) -> None:
         needed = int(keys.max(initial=-1)) + 1
         if needed > len(self.bits):
             bits = np.zeros((max(needed, 2 * len(self.bits)), self.bits.shape[1]), dtype=np.uint64)
@@ -49,14 +54,21 @@ class Measures:
         self._point(len(alive))
 
     def _point(self, alive: int) -> None:
-        """Keeps a point of I(t); when there are too many, every second one."""
-        self.points.append((int(self.sums[SEEN]), float(self.sums[LARGEST] - self.sums[SEEN] / alive)))
+        """Keeps a point of I(t) after each `stride` steps; when there are too many, every second one."""
+        self.steps += 1
+        if self.steps % self.stride == 0:
+            self._keep(alive)
         if len(self.points) > POINTS:
-            self.points = self.points[1::2]
+            self.points, self.stride = self.points[1::2], 2 * self.stride
+
+    def _keep(self, alive: int) -> None:
+        self.points.append((int(self.sums[SEEN]), float(self.sums[LARGEST] - self.sums[SEEN] / alive)))
 
     def finish(self, alive: Int32s, service_seconds: Floats) -> None:
-        """Closes the last batch."""
+        """Closes the last batch, and I(t) with its last point."""
         _close_batch(self.sums, self.batch_loads, alive, service_seconds)
+        if self.steps and (not self.points or self.points[-1][0] < self.sums[SEEN]):
+            self._keep(len(alive))
 
     def latency(self, quantile: float) -> float:
         """The latency that this share of the tuples does not exceed, to within 3 %."""

@@ -15,6 +15,7 @@ from skewless.simulate.simulator import Result
 Points = Sequence[tuple[float, float]]
 COLOURS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#777777", "#000000", "#EE8866", "#99DDFF")
 MARKERS = "os^Dv*Pxd+"
+PLAIN_TICKS = [digit * 10.0**power for power in range(-9, 9) for digit in (1, 1.5, 2, 3, 5, 7)]
 
 
 def panels(
@@ -28,36 +29,47 @@ def panels(
     title: str = "",
 ) -> None:
     """One panel for each name in `curves`, side by side, the same colours in all; written as the path's ending says."""
-    plt, plain_numbers = _pyplot()
+    plt, ticker = _pyplot()
     names = list(dict.fromkeys(name for panel in curves.values() for name in panel))
     figure, axes = plt.subplots(1, len(curves), figsize=(1.2 + 3.1 * len(curves), 3.2), sharey=True, squeeze=False)
     for axis, (panel, lines) in zip(axes[0], curves.items(), strict=True):
         for name, points in lines.items():
             i = names.index(name)
             marker = MARKERS[i % len(MARKERS)] if len(points) <= 25 else None
-            axis.plot(
-                *zip(*points, strict=True), label=name, color=COLOURS[i % len(COLOURS)], marker=marker, markersize=4, lw=1.3
-            )
+            style = {"color": COLOURS[i % len(COLOURS)], "marker": marker, "markerfacecolor": "none", "lw": 1.3}
+            axis.plot(*zip(*points, strict=True), label=name, markersize=max(4, 9 - i), **style)  # rings: lines may coincide
         axis.set_title(panel, fontsize=9)
         axis.set_xlabel(x, fontsize=9)
         axis.grid(alpha=0.3)
         axis.tick_params(labelsize=8)
         if log_x:
-            axis.set_xscale("log", base=2)
-            axis.xaxis.set_major_formatter(plain_numbers())
+            axis.set_xscale("log")
+            _plain(axis.xaxis, ticker, sorted({point[0] for points in lines.values() for point in points}))
         if log_y:
             axis.set_yscale("log")
+            low, high = axis.get_ylim()
+            if high < 100 * low:
+                _plain(axis.yaxis, ticker, [tick for tick in PLAIN_TICKS if low <= tick <= high])
     axes[0][0].set_ylabel(y, fontsize=9)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(title or None, fontsize=10)
     _finish(figure, axes, names, path)
     plt.close(figure)
 
 
+def _plain(axis: Any, ticker: Any, ticks: Sequence[float]) -> None:
+    """Numbers as people write them, at the points that were measured, unless these are too many."""
+    if len(ticks) <= 8:
+        axis.set_major_locator(ticker.FixedLocator(ticks))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda tick, _: f"{tick:g}"))
+    axis.set_minor_formatter(ticker.NullFormatter())
+
+
 def _finish(figure: Any, axes: Any, names: Sequence[str], path: str | Path) -> None:
+    """The legend below, as wide as the figure allows."""
     handles = {label: line for axis in axes[0] for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend([handles[n] for n in names], names, loc="lower center", ncol=min(len(names), 6), fontsize=8, frameon=False)
-    rows = -(-len(names) // 6)
-    figure.tight_layout(rect=(0, 0.07 * rows, 1, 1))
+    columns = min(len(names), 3 * len(axes[0]))
+    figure.legend([handles[n] for n in names], names, loc="lower center", ncol=columns, fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0.07 * -(-len(names) // columns), 1, 1))
     figure.savefig(path, dpi=110, metadata={"Date": None} if str(path).endswith(".svg") else None)
 
 
@@ -80,6 +92,6 @@ def _pyplot() -> tuple[Any, Any]:
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "skewless"
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import ScalarFormatter
+    from matplotlib import ticker
 
-    return plt, ScalarFormatter
+    return plt, ticker

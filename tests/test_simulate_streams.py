@@ -166,3 +166,11 @@ def test_bad_input_is_an_error_of_ours(make: Callable[[], Stream]) -> None:
 def test_the_beginning_of_a_stream_is_its_beginning() -> None:
     stream = zipf(600_000, 100, 1.0)
     assert np.array_equal(all_of(first_tuples(stream, 300_000)), all_of(stream)[:300_000])
+
+
+def test_a_log_normal_stream_is_what_one_draw_of_all_keys_would_be() -> None:
+    stream, drawn = lognormal_1(300_000), np.random.default_rng(0).lognormal(1.789, 2.366, 300_000)
+    whole = from_array(np.rint(drawn).astype(np.int64))
+    assert np.array_equal(np.concatenate(list(stream.chunks())), whole.numbers)
+    assert np.array_equal(stream.hashes, whole.hashes)
+    assert [stream.name_of(k) for k in range(50)] == [whole.name_of(k) for k in range(50)]

@@ -13,7 +13,7 @@ import numpy as np
 from skewless.errors import SettingError
 from skewless.simulate import keyhash
 from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled
-from skewless.simulate.streams import CHUNK, Numbered, Stream, from_array
+from skewless.simulate.streams import CHUNK, Stream
 
 
 class Drawn(Stream):
@@ -125,22 +125,47 @@ def bursts(tuples: int, *, keys: int = 3000, z: float = 1.0, every: int = 50_000
     return Drawn(f"bursts z={z:g} K={keys}", _size(tuples), keys, _until(tuples, stages), seed)
 
 
-def lognormal(tuples: int, mu: float, sigma: float, seed: int = 0) -> Numbered:
+class LogNormal(Stream):
     """Each key is a log-normal number, rounded (PKG paper, section 6.1). That the paper rounds to the nearest is our finding: it
-    alone gives Table 1's shares of the hottest key, 14.71 % and 7.01 %."""
-    generator = np.random.default_rng(seed)
-    keys = np.rint(generator.lognormal(mu, sigma, _size(tuples))).astype(np.int64)
-    return from_array(keys, f"log-normal mu={mu:g} sigma={sigma:g}")
+    alone gives Table 1's shares of the hottest key, 14.71 % and 7.01 %. Only the distinct numbers are kept."""
+
+    def __init__(self, tuples: int, mu: float, sigma: float, seed: int = 0) -> None:
+        self.tuples, self.mu, self.sigma, self.seed = _size(tuples), mu, sigma, seed
+        self.label = f"log-normal mu={mu:g} sigma={sigma:g}"
+        self.numbers: dict[int, int] = {}
+        self.names: list[int] = []
+        self._hashes = np.zeros(0, dtype=np.int32)
+
+    def chunks(self) -> Iterator[Int32s]:
+        generator = np.random.default_rng(self.seed)
+        for first in range(0, self.tuples, CHUNK):
+            size = min(CHUNK, self.tuples - first)
+            yield self._number(np.rint(generator.lognormal(self.mu, self.sigma, size)).astype(np.int64))
+
+    def _number(self, keys: Int64s) -> Int32s:
+        values, first, where = np.unique(keys, return_index=True, return_inverse=True)
+        fresh = [int(value) for value in values[np.argsort(first)] if value not in self.numbers]
+        self.names += fresh
+        self.numbers.update(zip(fresh, range(len(self.numbers), len(self.names)), strict=True))
+        self._hashes = np.concatenate([self._hashes, keyhash.of_int64s(np.array(fresh, dtype=np.int64))])
+        return np.fromiter((self.numbers[value] for value in values.tolist()), np.int32, len(values))[where]
+
+    @property
+    def hashes(self) -> Int32s:
+        return self._hashes
+
+    def name_of(self, key: int) -> str:
+        return str(self.names[key])
 
 
-def lognormal_1(tuples: int = 10_000_000, seed: int = 0) -> Numbered:
+def lognormal_1(tuples: int = 10_000_000, seed: int = 0) -> Stream:
     """LN1: mu 1.789, sigma 2.366 (PKG paper, section 6.1)."""
-    return lognormal(tuples, 1.789, 2.366, seed)
+    return LogNormal(tuples, 1.789, 2.366, seed)
 
 
-def lognormal_2(tuples: int = 10_000_000, seed: int = 0) -> Numbered:
+def lognormal_2(tuples: int = 10_000_000, seed: int = 0) -> Stream:
     """LN2: mu 2.245, sigma 1.133 (PKG paper, section 6.1)."""
-    return lognormal(tuples, 2.245, 1.133, seed)
+    return LogNormal(tuples, 2.245, 1.133, seed)
 
 
 def _size(tuples: int) -> int:

@@ -15,7 +15,6 @@ from skewless.simulate.simulator import Result
 Points = Sequence[tuple[float, float]]
 COLOURS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#777777", "#000000", "#EE8866", "#99DDFF")
 MARKERS = "os^Dv*Pxd+"
-PLAIN_TICKS = [digit * 10.0**power for power in range(-9, 9) for digit in (1, 1.5, 2, 3, 5, 7)]
 
 
 def panels(
@@ -37,7 +36,7 @@ def panels(
             i = names.index(name)
             marker = MARKERS[i % len(MARKERS)] if len(points) <= 25 else None
             style = {"color": COLOURS[i % len(COLOURS)], "marker": marker, "markerfacecolor": "none", "lw": 1.3}
-            axis.plot(*zip(*points, strict=True), label=name, markersize=max(4, 9 - i), **style)  # rings: lines may coincide
+            axis.plot(*zip(*points, strict=True), label=name, markersize=max(3.5, 7 - i), **style)  # rings: lines may coincide
         axis.set_title(panel, fontsize=9)
         axis.set_xlabel(x, fontsize=9)
         axis.grid(alpha=0.3)
@@ -49,7 +48,7 @@ def panels(
             axis.set_yscale("log")
             low, high = axis.get_ylim()
             if high < 100 * low:
-                _plain(axis.yaxis, ticker, [tick for tick in PLAIN_TICKS if low <= tick <= high])
+                _plain(axis.yaxis, ticker, ())
     axes[0][0].set_ylabel(y, fontsize=9)
     figure.suptitle(title or None, fontsize=10)
     _finish(figure, axes, names, path)
@@ -58,8 +57,8 @@ def panels(
 
 def _plain(axis: Any, ticker: Any, ticks: Sequence[float]) -> None:
     """Numbers as people write them, at the points that were measured, unless these are too many."""
-    if len(ticks) <= 8:
-        axis.set_major_locator(ticker.FixedLocator(ticks))
+    fixed = 0 < len(ticks) <= 8
+    axis.set_major_locator(ticker.FixedLocator(ticks) if fixed else ticker.LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(ticker.FuncFormatter(lambda tick, _: f"{tick:g}"))
     axis.set_minor_formatter(ticker.NullFormatter())
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.errors import SettingError
-from skewless.observe import ObservedBatch, seconds_per_row, snapshot_of
+from skewless.observe import ObservedBatch, rates_of, seconds_per_row, snapshot_of
 from skewless.table import Table
 
 
@@ -85,6 +85,15 @@ def test_what_was_measured_last_counts() -> None:
     older = replace(batch(1, keys={4: 60}), state_hashes=[4], state_bytes=[10])
     newer = replace(batch(2, keys={4: 60}), state_hashes=[4], state_bytes=[20])
     assert snapshot_of([older, newer], Table(2)).state_bytes.tolist() == [20]
+
+
+def test_a_dear_partition_counts_once_three_batches_agree() -> None:
+    rows = (100, 200, 300, 250)
+    even = tuple(500 + 2 * count for count in rows)
+    slow = (*even[:3], 2500)
+    for times, dear in (([slow], False), ([slow, slow], False), ([even, slow, even], False), ([slow, even, slow], True)):
+        loads = snapshot_of([batch(i, rows, run_ms) for i, run_ms in enumerate(times)], Table(4)).loads
+        assert (loads[3] > 1.5 * loads[2]) == dear, times
 
 
 def test_a_partition_of_unknown_time_costs_the_mean_of_the_others() -> None:
@@ -197,11 +206,9 @@ def windows(draw: st.DrawFn) -> tuple[list[ObservedBatch], Table]:
 def test_the_loads_of_a_snapshot_are_what_each_partition_was_seen_to_cost(window: tuple[list[ObservedBatch], Table]) -> None:
     batches, table = window
     used = [one for one in batches if one.epoch == table.epoch]
-    known = [(ms / 1000, count) for one in used for ms, count in zip(one.run_ms, one.rows, strict=True) if ms > 0 and count > 0]
-    mean = sum(s for s, _ in known) / sum(count for _, count in known) if known else 1.0
     expected = np.zeros(table.partitions)
-    for one in used:
-        expected += one.rows * seconds_per_row(one, mean)
+    for one, rates in zip(used, rates_of(used), strict=True):
+        expected += one.rows * rates
     snapshot = snapshot_of(batches, table)
     assert snapshot.loads == pytest.approx(expected)
     assert snapshot.total_bytes == pytest.approx(sum(int(one.bytes.sum()) for one in used))

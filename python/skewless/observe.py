@@ -15,7 +15,8 @@ array([600.])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +28,7 @@ from skewless.table import Int32s, Table
 
 Int64s = NDArray[np.int64]
 _CHEAP, _DEAR = 0.7, 1.4  # run times within this band around the line are noise
+_AGREEING = 3  # batches whose times must agree before they count
 _LEAST_SLOPE = 0.1  # of the mean: rows never count for nothing
 CostFunction = Callable[[Int32s, Floats], ArrayLike]
 """A user's own measure: (key hashes, their rows in the window) -> the cost of each."""
@@ -92,7 +94,7 @@ def snapshot_of(
     """The batches, oldest first, as one snapshot of work under `table`. Those of another number of partitions are left out, and
     those of an epoch that is neither the table's own nor in `earlier`, the tables before it by epoch.
 
-    - A key's cost is its rows times the seconds per row of its partition in that batch (`seconds_per_row`). With a `cost` of
+    - A key's cost is its rows times the seconds per row of its partition in that batch (`rates_of`). With a `cost` of
       the user's own, the remainders cost as much per row as the tracked keys do on average.
     - A batch counts `decay` times as much as the one after it; weights are 1 on average.
     - Under an earlier table a key was elsewhere, but its rows were the same: it weighs where `table` puts it now.
@@ -113,14 +115,13 @@ def snapshot_of(
     routed = {**(earlier or {}), table.epoch: table}
     used = [batch for batch in batches if batch.epoch in routed and batch.partitions == table.partitions]
     hashes = np.setdiff1d(np.concatenate([table.move_hashes, *(batch.key_hashes for batch in used)]), table.split_hashes)
-    n, fallback = table.partitions, _mean_seconds_per_row(used)
+    n = table.partitions
     row_bytes = _bytes_per_row(used, n)
     key_rows, key_costs, key_bytes = np.zeros((3, len(hashes)))
     rest_rows, rest_costs, rest_bytes = np.zeros((3, n))
-    for batch, weight in zip(used, _weights(len(used), decay), strict=True):
+    for batch, weight, rates in zip(used, _weights(len(used), decay), rates_of(used), strict=True):
         sources = routed[batch.epoch].route(hashes)
         rows, rest = _tracked_rows(batch, hashes, sources)
-        rates = seconds_per_row(batch, fallback)
         key_rows += weight * rows
         key_costs += weight * rows * rates[sources]
         key_bytes += rows * row_bytes[sources]
@@ -163,19 +164,45 @@ def seconds_per_row(batch: ObservedBatch, fallback: float = 1.0) -> Floats:
     >>> seconds_per_row(replace(batch, run_ms=[700, 900, 1100, 2500])).round(4)  # the rows of the last are dear
     array([0.0046, 0.0046, 0.003 , 0.0078])
     """
+    slope, factors = _line(batch, fallback)
+    return slope * _out_of_band(factors)
+
+
+def rates_of(batches: Sequence[ObservedBatch]) -> Iterator[Floats]:
+    """`seconds_per_row` of each batch of a window; a partition counts as dear or cheap only if the median of at least three
+    batches under one table says so. One batch's times prove nothing: a busy host, a collection of garbage, a cold start."""
+    fallback = _mean_seconds_per_row(batches)
+    lines = [_line(batch, fallback) for batch in batches]
+    for batch, (slope, _) in zip(batches, lines, strict=True):
+        factors = [
+            f for other, (_, f) in zip(batches, lines, strict=True) if other.epoch == batch.epoch and not np.isnan(f).all()
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a partition that no batch knows the time of
+            typical = np.nanmedian(factors, axis=0) if len(factors) >= _AGREEING else np.full(batch.partitions, np.nan)
+        yield slope * _out_of_band(typical)
+
+
+def _line(batch: ObservedBatch, fallback: float) -> tuple[float, Floats]:
+    """Seconds that a row more costs, and how far each partition's time is off that line, as a factor; NaN where nobody knows."""
+    factors = np.full(batch.partitions, np.nan)
     known = (batch.rows > 0) & (batch.run_ms > 0)
     if not known.any():
-        return np.full(batch.partitions, fallback)
+        return fallback, factors
     seconds, rows = batch.run_ms[known] / 1000, batch.rows[known].astype(np.float64)
     mean = float(seconds.sum() / rows.sum())
     spread = rows - rows.mean()
     if len(rows) < 3 or not spread.any():  # no line
-        return np.full(batch.partitions, mean)
+        return mean, factors
     slope = float(np.clip((spread @ seconds) / (spread @ spread), _LEAST_SLOPE * mean, mean))
-    factor = seconds / (seconds.mean() + slope * spread)
-    rates = np.full(batch.partitions, slope)
-    rates[known] *= np.where((factor > _CHEAP) & (factor < _DEAR), 1.0, factor)
-    return rates
+    factors[known] = seconds / (seconds.mean() + slope * spread)
+    return slope, factors
+
+
+def _out_of_band(factors: Floats) -> Floats:
+    """1 where a factor is noise, or not known."""
+    with np.errstate(invalid="ignore"):
+        return np.where((factors <= _CHEAP) | (factors >= _DEAR), factors, 1.0)
 
 
 def _mean_seconds_per_row(batches: Sequence[ObservedBatch]) -> float:

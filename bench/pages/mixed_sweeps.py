@@ -205,7 +205,7 @@ def _figure_8(page: Page) -> None:
         not runs["mixed", 5, 40].all_met and roomy.all_met and runs["mixed", 5, 30].all_met,
         "at 40 workers the table that balance needs exceeds the table allowed.",
         f"at 40 no plan met 0.08 with {LIMITS.max_entries:,} entries (planned max/mean {mean(runs['mixed', 5, 40].planned):.2f}), with 100,000 allowed {roomy.met} did, with up to {max(step.entries for step in roomy.steps):,} entries: "
-        "the hottest key alone is 0.85 of a fair share, and whole swarms of light keys must leave its worker.",
+        "the hottest key alone is 0.85 of a fair share, and whole swarms of light keys must leave its worker. With 30,000 allowed our planner misses that plan, since it looks at four keys for each entry allowed.",
     )
     close = ratios({key: one for key, one in runs.items() if key[2] == 40}, "min_table", "mixed", moved)
     page.claim(
@@ -364,13 +364,14 @@ def _figure_17(page: Page) -> None:
     fits = {theta: next((size for size in sizes if runs[theta, size].all_met), None) for theta in thetas}
     tight = {theta: max(moved(runs[theta, size]) for size in sizes) / moved(runs[theta, sizes[-1]]) for theta in thetas}
     page.claim(
-        tight[0.02] > 1.5 and tight[0.08] > 1.5,
+        all(worst > 1.5 for worst in tight.values()),
         "with a table that is too small Mixed moves far more, with a large one its migration drops.",
         "; ".join(
             f"theta_max {theta:g}: at worst {tight[theta]:.1f} times what the largest table moves, every limit met from {fits[theta] if fits[theta] is not None else 'no size'} entries on"
             for theta in thetas
         )
         + ". With still smaller tables ours moves little again: it keeps the table's size and gives up the tolerance, and says so.",
+        partly=any(worst > 1.5 for worst in tight.values()),
     )
     page.claim(
         (fits[0.08] or 0) > 500,
@@ -410,11 +411,12 @@ def _figure_18(page: Page) -> None:
     )
     limit = keys * (WORKERS - 1) // WORKERS
     page.claim(
-        sizes[0.02][-1] > 0.5 * limit and all(size[-1] > 1.2 * size[adjustments // 2] for size in sizes.values()),
+        all(size[-1] > 0.9 * limit for size in sizes.values()),
         f"without a bound the table grows until (n - 1) / n of all keys have an entry, {limit:,}, whatever the tolerance.",
         f"after {adjustments:,} intervals it has "
         + ", ".join(f"{sizes[theta][-1]:,} ({theta:g})" for theta in thetas)
-        + f" entries and still grows, by {sizes[0.02][-1] - sizes[0.02][-101]} and {sizes[0.08][-1] - sizes[0.08][-101]} in the last hundred: it heads there, slowly. In the paper it arrives sooner.",
+        + f" entries and still grows, by {sizes[0.02][-1] - sizes[0.02][-101]} and {sizes[0.08][-1] - sizes[0.08][-101]} in the last hundred. It may head there, slowly; that it arrives was not seen.",
+        partly=all(size[-1] > 1.2 * size[adjustments // 2] for size in sizes.values()),
     )
 
 

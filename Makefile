@@ -52,10 +52,12 @@ format: $(VENV)/ready ## rewrites the sources in the house's format
 	$(BIN)/ruff check --fix .
 	build/sbt scalafmtAll
 
-bench: $(VENV)/ready $(JAR)  ## ratios against plain Spark, measured in one run, and the probe's cost by JMH
+bench: $(VENV)/ready $(JAR)  ## ratios against plain Spark, measured in one run, and the probe's cost by JMH; DATA=folder of streams
 	$(BIN)/python bench/exchange.py
 	$(BIN)/python bench/publish.py
 	$(BIN)/python bench/state.py
+	build/sbt benchJvm/package
+	$(BIN)/python bench/streams.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python bench/policies.py
 	$(BIN)/python bench/simulate.py
 	build/sbt 'benchJvm/Jmh/run -rf text'

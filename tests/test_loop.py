@@ -122,11 +122,18 @@ def test_a_query_without_state_is_charged_what_its_batch_took_longer() -> None:
     assert watch._cost.scale == pytest.approx(_learned(seconds=0.1))
 
 
-def test_what_the_export_took_is_what_a_swap_costs() -> None:
+def test_a_swap_costs_what_its_export_took_or_what_its_batch_took_longer() -> None:
     scene = Scene()
-    scene.see(SKEWED, 2)
+    scene.see(SKEWED, 2)  # 100 ms longer, an export of 120 ms
     [(_, watch)] = scene.loop._watches.values()
     assert watch._cost.scale == pytest.approx(_learned(seconds=0.12))
+    slow = Scene()
+    slow.see(SKEWED)
+    slow.query.run(SKEWED)
+    slow.query.committed.append(replace(slow.query.committed.pop(), batch_ms=1700))
+    assert slow.loop.step()
+    [(_, watch)] = slow.loop._watches.values()
+    assert watch._cost.scale == pytest.approx(_learned(seconds=0.7))
 
 
 def _learned(seconds: float) -> float:

@@ -283,7 +283,7 @@ class Watch:
         self._pending = None
         moved, usual, plan = self._moved_by(pending.epoch), usual_ms(self._steady()), pending.plan
         longer_ms = 0.0 if usual is None else max(0.0, batch.batch_ms - usual)
-        controller.finished(pending.epoch, moved.get("exportMs", longer_ms) / 1000)
+        controller.finished(pending.epoch, max(moved.get("exportMs", 0.0), longer_ms) / 1000)
         self._why = f"swapped: epoch {pending.epoch} is in force since batch {batch.batch}; {pending.why}"
         hashes = plan.moves.key_hashes.tolist()
         self._remember(batch, pending.epoch, hashes, pending.why, plan.imbalance_before, plan.imbalance_after, moved)

@@ -105,8 +105,9 @@ class FakeGateway:
     def same_session(self, other: object) -> bool:
         return True
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         time.sleep(min(seconds, 0.01))
+        return True
 
     def newest(self, query_id: str) -> int:
         self._may_fail("newest")

@@ -96,6 +96,14 @@ def test_a_dear_partition_counts_once_three_batches_agree() -> None:
         assert (loads[3] > 1.5 * loads[2]) == dear, times
 
 
+def test_a_batch_without_times_weighs_no_more_a_row_than_the_others() -> None:
+    rows = (100, 200, 300, 240)  # half a second a task, which is no matter of rows
+    timed = batch(1, rows, tuple(500 + count for count in rows))
+    untimed = batch(2, rows, (-1, -1, -1, -1))
+    alone, both = snapshot_of([timed], Table(4)).loads, snapshot_of([timed, untimed], Table(4)).loads
+    assert both == pytest.approx(2 * alone)
+
+
 def test_a_partition_of_unknown_time_costs_the_mean_of_the_others() -> None:
     one = batch(rows=(10, 30, 5, 20), run_ms=(2000, 2000, -1, 0))
     assert seconds_per_row(one).tolist() == pytest.approx([0.1, 0.1, 0.1, 0.1])

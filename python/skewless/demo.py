@@ -63,7 +63,7 @@ def _both(spark: SparkSession, folder: Path, say: Say, report: Path) -> float:
     plain_ms, plain = _stream(spark, folder / "plain", inputs, STOCK, say)
     say("\nbalanced: skewless.balance(spark), nothing else changed")
     pace = Pace(patience=1, cooldown_seconds=0)
-    with balance(spark, max_imbalance=0.1, pace=pace) as balancer:
+    with balance(spark, max_imbalance=0.1, pace=pace, plan_wait_ms=500) as balancer:
         level_ms, level = _stream(spark, folder / "balanced", inputs, PROVIDER, say, balancer)
         say("\n" + str(balancer.status()))
         say(f"\nreport: {balancer.report(report).resolve()}")
@@ -121,11 +121,11 @@ def _batch(query: StreamingQuery, folder: Path, number: int, users: list[str], s
     done = next(p for p in reversed(query.recentProgress) if p["batchId"] == number)
     level = ""
     if balancer is not None:
-        time.sleep(0.5)  # a real stream has pauses between batches; the loop plans in one
+        time.sleep(0.2)  # Spark's news of the batch's tasks come a little later
         load = balancer.loads(query)[-1]
         level = f"   heaviest partition / mean {1 + load.imbalance:.2f}, epoch {load.epoch}"
-    say(f"  batch {number:2d}  {done['durationMs']['addBatch']:6,} ms{level}")
-    return int(done["durationMs"]["addBatch"])
+    say(f"  batch {number:2d}  {done['durationMs']['triggerExecution']:6,} ms{level}")
+    return int(done["durationMs"]["triggerExecution"])  # with the wait for the plan
 
 
 def _query(spark: SparkSession, folder: Path) -> DataFrame:

@@ -61,9 +61,9 @@ class Gateway:
             (int(one.batchId()), int(one.epoch()), _longs(one.rows()), _longs(one.bytes()), _longs(one.runMs())) for one in found
         ]
 
-    def wait(self, seconds: float) -> None:
-        """Returns when a batch of any query has been committed, or after so many seconds."""
-        self._call("await", self._session, int(1000 * seconds))
+    def wait(self, seconds: float) -> bool:
+        """Returns when a batch of any query has been committed, or after so many seconds; whether there is news."""
+        return bool(self._call("await", self._session, max(1, int(1000 * seconds))))
 
     def newest(self, query_id: str) -> int:
         """The newest committed batch of a query; -1 before the first."""

@@ -21,6 +21,7 @@ log = logging.getLogger("skewless")
 
 KEPT_QUERIES = 20  # that have ended
 STOP_SECONDS = 10.0
+STOP_SLICE_SECONDS = 0.5
 
 _Trouble = (Exception, SystemExit)  # a policy that calls sys.exit() must not end the thread either
 
@@ -28,7 +29,7 @@ _Trouble = (Exception, SystemExit)  # a policy that calls sys.exit() must not en
 class LoopGateway(QueryGateway, Protocol):
     """What the loop asks of the JVM beyond single queries."""
 
-    def wait(self, seconds: float, /) -> None: ...
+    def wait(self, seconds: float, /) -> bool: ...
     def active(self) -> list[Any]: ...
     def alive(self) -> bool: ...
     def unwatch(self) -> None: ...
@@ -96,11 +97,14 @@ class Loop:
         self._end("stopped")
 
     def _pause(self) -> None:
-        """Until there is news, or for `poll_seconds`."""
-        try:
-            self._gateway.wait(self.settings.poll_seconds)
-        except _Trouble:
-            self._stopping.wait(self.settings.poll_seconds)
+        """Until there is news, or for `poll_seconds`; in slices, so that `stop` is heard."""
+        until = time.monotonic() + self.settings.poll_seconds
+        while not self._stopping.is_set() and (left := until - time.monotonic()) > 0:
+            try:
+                if self._gateway.wait(min(left, STOP_SLICE_SECONDS)):
+                    return
+            except _Trouble:
+                self._stopping.wait(left)
 
     def step(self) -> bool:
         """One look at every running query; false when there will be no other, because the session is gone. Never raises."""

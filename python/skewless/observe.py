@@ -171,8 +171,9 @@ def seconds_per_row(batch: ObservedBatch, fallback: float = 1.0) -> Floats:
 def rates_of(batches: Sequence[ObservedBatch]) -> Iterator[Floats]:
     """`seconds_per_row` of each batch of a window; a partition counts as dear or cheap only if the median of at least three
     batches under one table says so. One batch's times prove nothing: a busy host, a collection of garbage, a cold start."""
-    fallback = _mean_seconds_per_row(batches)
-    lines = [_line(batch, fallback) for batch in batches]
+    mean = _mean_seconds_per_row(batches)
+    slopes = [_line(batch, mean)[0] for batch in batches if _timed(batch)]
+    lines = [_line(batch, float(np.median(slopes)) if slopes else mean) for batch in batches]
     for batch, (slope, _) in zip(batches, lines, strict=True):
         factors = [
             f for other, (_, f) in zip(batches, lines, strict=True) if other.epoch == batch.epoch and not np.isnan(f).all()
@@ -187,7 +188,7 @@ def _line(batch: ObservedBatch, fallback: float) -> tuple[float, Floats]:
     """Seconds that a row more costs, and how far each partition's time is off that line, as a factor; NaN where nobody knows."""
     factors = np.full(batch.partitions, np.nan)
     known = (batch.rows > 0) & (batch.run_ms > 0)
-    if not known.any():
+    if not _timed(batch):
         return fallback, factors
     seconds, rows = batch.run_ms[known] / 1000, batch.rows[known].astype(np.float64)
     mean = float(seconds.sum() / rows.sum())
@@ -197,6 +198,10 @@ def _line(batch: ObservedBatch, fallback: float) -> tuple[float, Floats]:
     slope = float(np.clip((spread @ seconds) / (spread @ spread), _LEAST_SLOPE * mean, mean))
     factors[known] = seconds / (seconds.mean() + slope * spread)
     return slope, factors
+
+
+def _timed(batch: ObservedBatch) -> bool:
+    return bool(((batch.rows > 0) & (batch.run_ms > 0)).any())
 
 
 def _out_of_band(factors: Floats) -> Floats:

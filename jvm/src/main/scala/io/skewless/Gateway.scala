@@ -43,8 +43,8 @@ object Gateway {
   /** The loads of a query's routed exchanges, oldest first; an empty id asks for batch jobs. */
   def loads(session: SparkSession, queryId: String): JList[BatchLoads] = driver(session).listener.loads(queryId).asJava
 
-  /** Waits until a batch of any query is committed, or for so many milliseconds. */
-  def await(session: SparkSession, millis: Long): Unit = driver(session).listener.await(millis)
+  /** Waits until a batch of any query is committed, or for so many milliseconds: whether one was. */
+  def await(session: SparkSession, millis: Long): Boolean = driver(session).listener.await(millis)
 
   /**
    * The committed batches of a query after `after`, oldest first. From the first call on the query's keys are counted, and its

@@ -12,8 +12,8 @@ import org.apache.spark.util.AccumulatorV2
  */
 final case class FamilySizes(name: String, grows: Boolean, hashes: Array[Int], bytes: Array[Long])
 
-/** What one task measured of the state in its partition: all its bytes (-1: not known), and those of the tracked keys it wrote. */
-final case class TaskSizes(partition: Int, storeBytes: Long, families: Seq[FamilySizes])
+/** What one task measured of one store in its partition: all its bytes (-1: not known), and those of the tracked keys it wrote. */
+final case class TaskSizes(partition: Int, store: String, storeBytes: Long, families: Seq[FamilySizes])
 
 /** Carries what the tasks of a stage measured to the driver, one item a store, with the task's end. The driver's copy stays empty. */
 final class KeySizes extends AccumulatorV2[TaskSizes, Seq[TaskSizes]] {
@@ -36,12 +36,12 @@ final class KeySizes extends AccumulatorV2[TaskSizes, Seq[TaskSizes]] {
 final class StateMemory(most: Int, window: Int = StateMemory.Window) {
   private final class Known(var lasting: Map[String, Long], var grown: Map[(String, Long), Long])
   private val keys = mutable.LinkedHashMap.empty[Int, Known]
-  private val partitions = mutable.HashMap.empty[(Int, Int), Long]
+  private val partitions = mutable.HashMap.empty[(Int, String), Long]
 
   /** What a task measured, a store each; an attempt that comes again overwrites the first. */
   def learn(batch: Long, sizes: Seq[TaskSizes]): Unit = {
-    sizes.zipWithIndex.foreach { case (task, store) =>
-      if (task.storeBytes >= 0) partitions(task.partition -> store) = task.storeBytes
+    sizes.foreach { task =>
+      if (task.storeBytes >= 0) partitions(task.partition -> task.store) = task.storeBytes
       for (family <- task.families; i <- family.hashes.indices) learn(batch, family, family.hashes(i), family.bytes(i))
     }
     while (keys.size > most) keys.remove(keys.head._1)

@@ -8,7 +8,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.{SparkContext, Success}
 import org.apache.spark.scheduler.{AccumulableInfo, SparkListener, SparkListenerEvent, SparkListenerTaskEnd}
-import org.apache.spark.sql.streaming.StreamingQueryListener.QueryProgressEvent
+import org.apache.spark.sql.streaming.StreamingQueryListener.{QueryProgressEvent, QueryTerminatedEvent}
 import org.apache.spark.util.AccumulatorV2
 
 /**
@@ -153,6 +153,7 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
         news += 1
         notifyAll()
       }
+    case event: QueryTerminatedEvent => synchronized { states.remove(event.id.toString); () }
     case _ =>
   }
 
@@ -170,9 +171,11 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
   def loads(queryId: String): Seq[BatchLoads] = synchronized(order.map(_._2).filter(_.queryId == queryId).toSeq)
 
   /** Waits until a batch is committed that the last call has not heard of, or for so many milliseconds. One thread waits at a time. */
-  def await(millis: Long): Unit = synchronized {
+  def await(millis: Long): Boolean = synchronized {
     if (news == heard && millis > 0) wait(millis)
+    val isNews = news != heard
     heard = news
+    isNews
   }
 
   /** -1 before the first. */
@@ -188,7 +191,7 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
     } yield {
       val ofBatch = keys.getOrElse(batch, Nil)
       val hot = HotKeys.merge(ofBatch.flatMap(_.counts.values), tracked)
-      val state = stateOf(queryId).known(loads.head.partitions)
+      val state = states.getOrElse(queryId, new StateMemory(0)).known(loads.head.partitions)
       new ObservedBatch(batch, batchMs, loads, hot, state, KeyValues.merge(ofBatch.map(_.values)))
     }
   }

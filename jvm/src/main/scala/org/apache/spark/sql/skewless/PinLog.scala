@@ -75,7 +75,8 @@ private[skewless] final class PinLog(checkpoint: Path, queryId: UUID, session: S
     val path = new Path(pinsDir, batch.toString)
     if (!pins.contains(batch) && files.exists(path))
       throw SkewlessException.checkpoint(
-        s"$path was written by another driver, which works on this checkpoint too. Stop one of the two."
+        s"$path was written by another driver, which works on this checkpoint too, or by a publish of this one that failed half-way. " +
+          "Stop the other driver if there is one, and start the query again."
       )
   }
 

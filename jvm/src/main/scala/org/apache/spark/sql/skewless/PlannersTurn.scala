@@ -20,12 +20,12 @@ private[skewless] final class PlannersTurn(lock: AnyRef, maxMs: => Long) {
   var waiting: Option[Long] = None
 
   def await(batchId: Long): Unit = {
-    val millis = if (missed < PlannersTurn.Patience) maxMs else 0L
+    val millis = if (missed < PlannersTurn.Patience || batchId % PlannersTurn.Probe == 0) maxMs else 0L
     if (millis > 0) {
       val until = System.nanoTime() + MILLISECONDS.toNanos(millis)
       waiting = Some(batchId)
       try
-        while (decidedTo < batchId - 1 && System.nanoTime() < until)
+        while (decidedTo < batchId - 1 && System.nanoTime() < until && maxMs > 0)
           lock.wait(1L.max(NANOSECONDS.toMillis(until - System.nanoTime())))
       finally waiting = None
       missed = if (decidedTo < batchId - 1) missed + 1 else 0
@@ -34,13 +34,13 @@ private[skewless] final class PlannersTurn(lock: AnyRef, maxMs: => Long) {
 
   def decided(batchId: Long): Unit = {
     decidedTo = decidedTo.max(batchId)
-    missed = 0
     lock.notifyAll()
   }
 }
 
 private[skewless] object PlannersTurn {
 
-  /** A loop that was late so many times in a row is not waited for until it speaks again. */
+  /** A loop that was late so many times in a row is waited for in every `Probe`th batch only, until it is in time again. */
   val Patience = 3
+  val Probe = 20
 }

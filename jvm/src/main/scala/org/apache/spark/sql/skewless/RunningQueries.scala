@@ -106,7 +106,7 @@ object RunningQueries {
   /** Nobody watches any more: from the next batch on no keys are counted. */
   def unwatch(): Unit = {
     watched.clear()
-    byRun.values.foreach(_.decided(Long.MaxValue))
+    byRun.values.foreach(_.decided(-1))
   }
 
   /** Stores a table and pins the next unplanned batch to it: (epoch, batch). Called from Python. */
@@ -144,6 +144,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     stateful = statefulOperator.isDefined
   )
   private var lastPlanned = -1L
+  private val inherited = execution.offsetLog.getLatestBatchId().getOrElse(-1L) // an earlier run may have planned up to here
   private val turn = new PlannersTurn(this, RunningQueries.planWaitMs(execution.id))
   private var routedPartitions: Set[Int] = execution.analyzedPlan.collect { case node: RoutedRepartition => node.n }.toSet
 
@@ -172,7 +173,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
 
   /** From here on the batch has been planned: no table is pinned to it any more. */
   private def begin(batchId: Long): Unit = {
-    if (lastPlanned >= 0 && batchId > lastPlanned) turn.await(batchId)
+    if (lastPlanned >= 0 && batchId > lastPlanned.max(inherited)) turn.await(batchId)
     if (batchId > lastPlanned) pinLog.checkAlone(batchId)
     lastPlanned = lastPlanned.max(batchId)
   }
@@ -212,12 +213,21 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
       operators: Seq[StatefulOperatorStateInfo],
       table: Option[Table]
   ): Option[StateMeasure] = synchronized {
+    var measure = Option.empty[StateMeasure]
+    attempt("measure state: its bytes are estimated") { measure = measured(batch, session, operators, table) }
+    measure
+  }
+
+  private def measured(
+      batch: RunningBatch,
+      session: SparkSession,
+      operators: Seq[StatefulOperatorStateInfo],
+      table: Option[Table]
+  ): Option[StateMeasure] = {
     val stage = operators.head.operatorId
     if (!layouts.contains(stage)) {
-      layouts += stage -> None
-      attempt("read how state is laid out: state bytes are estimated")(
-        layouts += stage -> Some(StateSwap.layouts(session, operators, batch))
-      )
+      layouts += stage -> None // so that an error comes once
+      layouts += stage -> Some(StateSwap.layouts(session, operators, batch))
     }
     for {
       stores <- layouts(stage)

@@ -119,10 +119,12 @@ class SkewlessStateStoreProvider extends MeasuredStateStoreProvider {
   private def migrate(store: StateStore, moving: (Seq[Chunk], Seq[Chunk])): StateStore =
     try {
       val (leaving, entering) = moving
+      listen(null) // a key that leaves is measured where it goes, not here as gone
       ChunkReader.foreach(leaving, hadoop)((chunk, key, _) => rocksDB.remove(key, chunk.family))
       entering.map(_.family).distinct.filterNot(rocksDB.checkColFamilyExists).foreach { family =>
         rocksDB.createColFamilyIfAbsent(family, StateStoreColumnFamilySchemaUtils.isInternalColFamily(family))
       }
+      measure()
       ChunkReader.foreach(entering, hadoop)((chunk, key, value) => put(chunk, key, value))
       store
     } catch {

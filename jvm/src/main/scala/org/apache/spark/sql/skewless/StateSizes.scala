@@ -24,9 +24,10 @@ private[skewless] final class StateMeasure(
   /** The sizes of one store in the current task; null where its layout is not known. */
   def of(store: StateStoreId): StoreSizes = layouts
     .find(layout => layout.operatorId == store.operatorId && layout.storeName == store.storeName)
-    .map(layout =>
-      new StoreSizes(layout, tracked, encoding, (bytes, families) => sizes.add(TaskSizes(store.partitionId, bytes, families)))
-    )
+    .map { layout =>
+      val name = s"${store.operatorId}/${store.storeName}"
+      new StoreSizes(layout, tracked, encoding, (bytes, found) => sizes.add(TaskSizes(store.partitionId, name, bytes, found)))
+    }
     .orNull
 }
 

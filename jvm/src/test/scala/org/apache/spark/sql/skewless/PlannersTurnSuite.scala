@@ -69,22 +69,30 @@ class PlannersTurnSuite extends AnyFunSuite with StatefulRun {
     }
   }
 
-  test("a loop that stays silent is waited for a few times only, until it speaks again") {
+  test("a loop that is late again and again is waited for now and then only, until it is in time") {
     val lock = new Object
-    val maxMs = Iterator.fill(PlannersTurn.Patience)(1L) ++ Iterator.continually(forEver)
-    val turn = lock.synchronized(new PlannersTurn(lock, maxMs.next()))
+    @volatile var maxMs = 1L
+    val turn = lock.synchronized(new PlannersTurn(lock, maxMs))
     def await(batch: Long): Unit = lock.synchronized(turn.await(batch))
-    val silent = new Thread(() => (1L to 10L).foreach(await))
-    silent.start()
-    silent.join(60000)
-    assert(!silent.isAlive)
-    lock.synchronized(turn.decided(10))
-    await(11) // decided about batch 10: no wait
-    val waiting = new Thread(() => await(12))
-    waiting.start()
-    untilPlannerWaits()
-    lock.synchronized(turn.decided(11))
-    waiting.join(60000)
-    assert(!waiting.isAlive)
+    def ends(body: => Unit): Unit = {
+      val thread = new Thread(() => body)
+      thread.start()
+      thread.join(60000)
+      assert(!thread.isAlive)
+    }
+    def waitsFor(batch: Long): Unit = ends {
+      val planner = new Thread(() => await(batch))
+      planner.start()
+      untilPlannerWaits()
+      lock.synchronized(turn.decided(batch - 1))
+      planner.join()
+    }
+    (1L to PlannersTurn.Patience.toLong).foreach(await)
+    maxMs = forEver
+    ends((4L until 20L).foreach(await))
+    lock.synchronized(turn.decided(5)) // about an old batch: it is still late
+    ends(await(10))
+    waitsFor(20)
+    waitsFor(21)
   }
 }

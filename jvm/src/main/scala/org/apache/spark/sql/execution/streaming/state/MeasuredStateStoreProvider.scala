@@ -97,7 +97,7 @@ private final class MeasuredRocksDB(
       includesChecksum: Boolean
   ): Unit = {
     super.put(key, value, cfName, includesPrefix, deriveCfName, includesChecksum)
-    if (rows != null && !includesPrefix)
+    if (rows != null && !includesPrefix && !includesChecksum)
       try rows.put(cfName, key, value.length)
       catch { case NonFatal(e) => giveUp(e) }
   }
@@ -111,7 +111,7 @@ private final class MeasuredRocksDB(
       deriveCfName: Boolean
   ): Unit = {
     super.putList(key, values, cfName, includesPrefix, includesChecksum, deriveCfName)
-    if (rows != null && !includesPrefix)
+    if (rows != null && !includesPrefix && !includesChecksum)
       try rows.put(cfName, key, values.map(_.length.toLong).sum)
       catch { case NonFatal(e) => giveUp(e) }
   }
@@ -125,7 +125,7 @@ private final class MeasuredRocksDB(
       includesChecksum: Boolean
   ): Unit = {
     super.merge(key, value, cfName, includesPrefix, deriveCfName, includesChecksum)
-    if (rows != null && !includesPrefix)
+    if (rows != null && !includesPrefix && !includesChecksum)
       try rows.append(cfName, key, value.length)
       catch { case NonFatal(e) => giveUp(e) }
   }
@@ -139,7 +139,7 @@ private final class MeasuredRocksDB(
       deriveCfName: Boolean
   ): Unit = {
     super.mergeList(key, values, cfName, includesPrefix, includesChecksum, deriveCfName)
-    if (rows != null && !includesPrefix)
+    if (rows != null && !includesPrefix && !includesChecksum)
       try rows.append(cfName, key, values.map(_.length.toLong).sum)
       catch { case NonFatal(e) => giveUp(e) }
   }
@@ -152,7 +152,7 @@ private final class MeasuredRocksDB(
       includesChecksum: Boolean
   ): Unit = {
     super.remove(key, cfName, includesPrefix, deriveCfName, includesChecksum)
-    if (rows != null && !includesPrefix)
+    if (rows != null && !includesPrefix && !includesChecksum)
       try rows.remove(cfName, key)
       catch { case NonFatal(e) => giveUp(e) }
   }
@@ -162,6 +162,12 @@ private final class MeasuredRocksDB(
     if (rows != null)
       try rows.committed(StateScan.liveBytes(this))
       catch { case NonFatal(e) => giveUp(e) }
+    rows = null
     committed
+  }
+
+  override def rollback(): Unit = {
+    rows = null
+    super.rollback()
   }
 }

@@ -240,7 +240,7 @@ def _real(page: Page, data: Path | None) -> None:
     page.text(
         "## Real streams: what tables made from the past come to",
         f"{workers} workers, up to {most} intervals, tuples counted exactly. Mixed plans above 0.08 and aims at half of it, as the loop in Spark does. "
-        "*One key* is what the hottest key alone imposes. *Any table*: every key dealt out anew after each interval, level to the last row, whatever must move. "
+        "*One key* is what the hottest key alone imposes. *Dealt anew*: every key dealt out after each interval, level to the last row, whatever must move. "
         "*Late*: a plan takes effect one interval later, as it does in Spark when the next batch was planned already. *8, halved*: costs of the last 8 intervals, each counting half the next: the loop's default.",
     )
     rows, found = [], []

@@ -26,7 +26,7 @@ from skewless.session import PROVIDER, PROVIDER_KEY, configure
 
 PARTITIONS = 8
 EXECUTORS = 4  # with two task slots each: every partition has a slot, so a batch takes as long as its heaviest partition
-BATCHES = 16
+BATCHES = 14
 ROWS_A_BATCH = 4_000
 WAIT_MS_A_ROW = 3.0
 HOT_KEYS = 12

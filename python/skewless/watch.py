@@ -141,14 +141,16 @@ class Watch:
                 self._gateway.decided(self.query_id, newest)
 
     def end(self, why: str, look: bool = True) -> None:
-        """The run is over: a last look for batches, then no swap is awaited any more."""
+        """The run is over: a last look for batches, then no swap is awaited any more. One that is published keeps its pin, and
+        takes effect when the query is started again."""
         try:
             for batch in self._fresh() if look else ():
                 self._take(batch)
         except Exception as error:
             self.troubles.note(error)
-        if self._pending is not None and self._controller is not None:
-            self._fail(self._controller, self._pending, f"{why} before a batch ran under it")
+        if self._pending is not None:
+            why += f"; epoch {self._pending.epoch} waits for batch {self._pending.batch}, should it start again"
+            self._pending = None
         self._tell_swap()
         self.running, self._why = False, why
 

@@ -1,0 +1,124 @@
+"""What the loop tells besides its status: the log and the metrics."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from fake_gateway import LEVEL, SKEWED, FakeQuery
+from loop_scene import EAGER, Scene
+from skewless.controller import Pace
+from skewless.errors import CheckpointError
+from skewless.record import KEPT_VALUES
+
+
+def test_a_swap_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    with caplog.at_level(logging.INFO, logger="skewless"):
+        scene.see(SKEWED, 5)
+    [line] = [record.getMessage() for record in caplog.records if record.name == "skewless"]
+    assert line.startswith("query clicks: batch 1 went to epoch 1: 2 keys moved (hashes ")
+    assert "6 state rows, 2.0 kB, export 120 ms, batch 1100 ms (100 ms longer)" in line
+
+
+def test_every_swap_is_logged_in_one_line_once_its_gain_is_known(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(FakeQuery(values={0: "alice", 2: "bob", 4: "x", 6: "y"}))
+    with caplog.at_level(logging.INFO, logger="skewless"):
+        scene.see(SKEWED, 2)
+        assert not caplog.records  # the swap's own batch says nothing of its gain
+        scene.see(SKEWED, 20)
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("query clicks: batch 1 went to epoch 1: 2 keys moved (")
+    assert '"alice" (hash 0)' in line or '"bob" (hash 2)' in line
+    assert line.endswith("imbalance 1.000 before, 0.000 predicted, 0.000 realised; batches take 0.50 of the time since")
+    assert caplog.records[0].name == "skewless"
+
+
+def test_a_swap_is_logged_when_its_query_ends_before_another_batch(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    with caplog.at_level(logging.INFO, logger="skewless"):
+        scene.see(SKEWED, 2)
+        scene.gateway.end(scene.query)
+        scene.loop.step()
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.endswith("no batch since")
+
+
+def test_no_value_is_told_of_a_query_that_shows_none(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    with caplog.at_level(logging.INFO, logger="skewless"):
+        record = scene.see(SKEWED, 5)
+    assert all(key.value is None for batch in record.batches for key in batch.hot_keys)
+    assert record.swaps[0].key_values == ()
+    assert '"' not in caplog.text
+
+
+def test_only_so_many_values_are_remembered_and_the_newest_stay() -> None:
+    query = FakeQuery()
+    scene = Scene(query)
+    for first in range(0, 3 * KEPT_VALUES, KEPT_VALUES):
+        rows = dict.fromkeys(range(first, first + KEPT_VALUES), 1)
+        query.values = {key: f"v{key}" for key in rows}
+        record = scene.see(rows)
+        key = record.batches[-1].hot_keys[0]
+        assert key.value == f"v{key.key_hash}"
+    [(_, watch)] = scene.loop._watches.values()
+    assert set(watch._values) == set(rows)
+
+
+def test_metrics_are_told_when_something_has_changed_and_only_then() -> None:
+    scene = Scene()
+    assert scene.gateway.told == [("query-1", None, None, 0)]
+    scene.see(SKEWED)
+    assert scene.gateway.told[-1] == ("query-1", 1.0, None, 0)
+    scene.see(SKEWED, 2)
+    assert scene.gateway.told[-1] == ("query-1", 0.0, 100.0, 0)
+    calls = len(scene.gateway.told)
+    scene.see(SKEWED, 5)
+    assert len(scene.gateway.told) == calls
+    scene.gateway.fail["observed"] = CheckpointError("gone")
+    scene.see(SKEWED)
+    assert scene.gateway.told[-1] == ("query-1", 0.0, 100.0, 1)
+
+
+def test_metrics_that_cannot_be_told_cost_nothing_and_are_told_later(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    scene.gateway.fail["tell"] = CheckpointError("no metrics")
+    with caplog.at_level(logging.WARNING):
+        record = scene.see(SKEWED, 6)
+    assert (record.epoch, record.errors) == (1, {})
+    assert scene.loop.status().errors == {"CheckpointError: no metrics": 6}
+    assert len(caplog.records) == 1
+    del scene.gateway.fail["tell"]
+    scene.see(SKEWED)
+    assert scene.gateway.told[-1] == ("query-1", 0.0, 100.0, 0)
+
+
+def test_a_new_run_of_a_query_is_told_anew() -> None:
+    scene = Scene()
+    scene.see(LEVEL, 3)
+    calls = len(scene.gateway.told)
+    scene.query.runId = "run-2"
+    scene.loop.step()
+    assert len(scene.gateway.told) == calls + 1
+
+
+def test_the_first_batch_of_a_run_is_no_measure_of_the_others() -> None:
+    scene = Scene(settings=replace(EAGER, pace=Pace(patience=3, cooldown_seconds=0)))
+    scene.query.run(SKEWED)
+    scene.query.committed[0] = replace(scene.query.committed[0], batch_ms=90_000)  # it starts Python workers
+    scene.loop.step()
+    record = scene.see(SKEWED, 6)
+    [swap] = record.swaps
+    assert (swap.usual_ms, swap.before_ms, record.gain(swap)) == (1000, 1000, 2.0)
+
+
+def test_a_gain_is_against_the_last_batches_before_the_swap_not_the_level_ones_long_ago() -> None:
+    scene = Scene(settings=replace(EAGER, pace=Pace(patience=2, cooldown_seconds=0)))
+    scene.see(LEVEL, 30)
+    record = scene.see(SKEWED, 6)
+    [swap] = record.swaps
+    assert (swap.usual_ms, swap.before_ms) == (500, 1000)
+    assert record.gain(swap) == 2.0

@@ -18,7 +18,7 @@ from skewless.simulate.streams import Numbered
 
 WORKERS = (16, 32, 64, 128)
 SKEWS = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
-TUPLES, SOURCES = 2_500_000, 8
+TUPLES, SOURCES = 5_000_000, 8
 RIVALS = {"PKG": "pkg", "D-C": "d-choices", "W-C": "w-choices", "FISH": "fish"}
 
 Value = Callable[[Result], float]
@@ -26,7 +26,7 @@ Value = Callable[[Result], float]
 
 @cache
 def stream(z: float) -> Numbered:
-    """The paper's drifting Zipf with its 10^5 keys: one round, half as long as the paper's."""
+    """The paper's drifting Zipf with its 10^5 keys: one of its rounds of 5M tuples."""
     made = in_memory(drifting_zipf(TUPLES, z=z, round_tuples=TUPLES))
     made.label = f"z={z:g}"
     return made
@@ -40,7 +40,7 @@ def build(page: Page, data: Path | None) -> None:
     page.text(
         "# FISH (Huang), run again",
         f"The paper's synthetic stream: 10^5 keys, Zipf z for 80 % of the tuples, then with the ranks reversed for 20 %; {TUPLES:,} tuples "
-        f"(the paper has rounds of 5M, ten of them with other seeds; here one, unless said). {SOURCES} sources (the paper does not "
+        f"(the paper has ten such rounds with other seeds; here one, unless said). {SOURCES} sources (the paper does not "
         "say how many its simulation has). Tuples arrive at exactly the rate that all workers together can serve, so every "
         "imbalance, even a passing one, lengthens the execution. MemeTracker and Amazon reviews cannot be had; where real streams are "
         "named they are ours. Times are simulated, and are ratios to shuffle grouping (SG); memory is relative to key grouping (FG).",

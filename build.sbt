@@ -52,7 +52,7 @@ lazy val benchJvm = (project in file("bench/jvm"))
   .settings(
     name := "skewless-bench",
     publish / skip := true,
-    libraryDependencies += "org.apache.spark" %% "spark-sql" % sparkVersion % Provided
+    libraryDependencies += "org.apache.spark" %% "spark-sql" % sparkVersion
   )
 
 lazy val root = (project in file(".")).aggregate(jvm).settings(publish / skip := true)

@@ -133,7 +133,9 @@ def _compare(spark: SparkSession, name: str, batches: list[NDArray[Any]], folder
     runs += [Run(folder / "again", False)] if name == "uniform" else []
     pace = skewless.Pace(patience=1, cooldown_seconds=0)
     hashes = _hashes(spark, batches)
-    with skewless.balance(spark, max_imbalance=args.max_imbalance, max_entries=ENTRIES, pace=pace) as balancer:
+    with skewless.balance(
+        spark, max_imbalance=args.max_imbalance, max_entries=ENTRIES, pace=pace, look_ahead=args.look_ahead
+    ) as balancer:
         for run in runs:
             run.start(spark, args.seconds * 1e6 * PARTITIONS / len(batches[0]))
         for number, keys in enumerate(batches):
@@ -224,6 +226,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, default=1.0, help="that a batch's rows wait if they are level")
     parser.add_argument("--max-imbalance", type=float, default=0.03)
+    parser.add_argument("--look-ahead", action="store_true", help="count the keys of each batch before it is routed")
     return parser.parse_args()
 
 

@@ -40,6 +40,7 @@ class FakeQuery:
     swaps: list[dict[str, Any]] = field(default_factory=list)
     values: dict[int, str] = field(default_factory=dict)  # of key hashes, if a task is to show them
     keeps_state: bool = True
+    upcoming: ObservedBatch | None = None  # shown before it is planned
     planned_ahead: int = 0  # batches that a published table comes too late for
     lock: Any = field(default_factory=threading.RLock)  # as in the JVM: no batch is planned while a table is being pinned
 
@@ -61,6 +62,14 @@ class FakeQuery:
         for _ in range(times):
             with self.lock:
                 self._run(self.next_batch, rows)
+
+    def show(self, rows: dict[int, int]) -> None:
+        """The next batch is about to be planned, and has these rows."""
+        hashes, counts = np.array(list(rows), dtype=np.int32), np.array(list(rows.values()), dtype=np.int64)
+        table = self.table_at(self.next_batch)
+        loads = np.bincount(table.route(hashes), weights=counts, minlength=self.partitions).astype(np.int64)
+        nothing = np.full(self.partitions, -1)
+        self.upcoming = ObservedBatch(self.next_batch, table.epoch, -1, loads, 0 * loads, nothing, hashes, counts)
 
     def _run(self, batch: int, rows: dict[int, int]) -> None:
         table, before = self.table_at(batch), self.table_at(batch - 1)
@@ -117,7 +126,11 @@ class FakeGateway:
     def decided(self, query_id: str, batch: int) -> None:
         self.decisions.append((query_id, batch))
 
-    def observed(self, query_id: str, after: int, plan_wait_ms: int = 0) -> list[ObservedBatch]:
+    def upcoming(self, query_id: str) -> ObservedBatch | None:
+        self._may_fail("upcoming")
+        return next((query.upcoming for query in self.queries if query.id == query_id), None)
+
+    def observed(self, query_id: str, after: int, plan_wait_ms: int = 0, look_ahead: bool = False) -> list[ObservedBatch]:
         self._may_fail("observed")
         self.watched = True
         return [batch for batch in self._committed(query_id) if self.repeat or batch.batch > after]

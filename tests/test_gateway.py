@@ -64,7 +64,7 @@ def spark(java: object = None, context: object = None) -> Any:
 def test_an_observed_batch_crosses_as_whole_arrays() -> None:
     java = JavaGateway()
     [batch] = Gateway(spark(java)).observed("q", 6, 50)
-    assert java.asked == [("session", "q", 6, 50)]
+    assert java.asked == [("session", "q", 6, 50, False)]
     assert (batch.batch, batch.epoch, batch.partitions, batch.batch_ms) == (7, 2, 2, 850)
     assert (batch.max_error, batch.sample_rate) == (1, 0.25)
     assert dict(zip(batch.state_hashes.tolist(), batch.state_bytes.tolist(), strict=True)) == {0: 120, -7: 1 << 41}

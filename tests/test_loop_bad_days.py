@@ -93,7 +93,7 @@ def test_trouble_with_one_query_leaves_the_other_alone() -> None:
     scene = Scene(one, other)
     good = scene.gateway.observed
 
-    def observed(query_id: str, after: int, plan_wait_ms: int) -> list[ObservedBatch]:
+    def observed(query_id: str, after: int, plan_wait_ms: int, look_ahead: bool) -> list[ObservedBatch]:
         if query_id == "query-1":
             raise ConnectionError("lost")
         return good(query_id, after)
@@ -272,6 +272,7 @@ def test_swap_details_that_cannot_be_had_do_not_hold_up_a_swap() -> None:
         ({"poll_seconds": float("nan")}, "poll_seconds is nan"),
         ({"plan_wait_ms": -1}, "plan_wait_ms is -1"),
         ({"plan_wait_ms": 2.5}, r"plan_wait_ms is 2\.5"),
+        ({"look_ahead": 1}, "look_ahead is 1"),
         ({"cost": 3}, "cost is 3"),
         ({"pace": 3}, "pace is 3"),
         ({"policy": 3}, "policy is 3"),

@@ -114,6 +114,7 @@ def balance(
     cost: CostFunction | None = None,
     poll_seconds: float = 0.2,
     plan_wait_ms: int = 0,
+    look_ahead: bool = False,
 ) -> Balancer:
     """Keeps every routed streaming query of the session level from now on, on a thread of its own; stop it with `stop()`.
 
@@ -126,13 +127,18 @@ def balance(
     poll_seconds    how often the loop looks at its queries when no batch has been committed
     plan_wait_ms    how long the next batch may wait for the plan made from the last one (0: never, and the plan takes effect in
                     the batch after it if it comes too late)
+    look_ahead      count the keys of each batch before it is routed, and make its table from them: for batches that are long
+                    and keys that change from one to the next. Reads the input up to the shuffle a second time, and waits
+                    up to plan_wait_ms (2 seconds if that is 0) for the plan
 
     A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
     """
     if policy is None:
         return Balancer(Gateway(spark))
     limits = Limits(max_imbalance=max_imbalance, max_entries=max_entries)
-    settings = Settings(policy, limits, Pace() if pace is None else pace, window, decay, cost, poll_seconds, plan_wait_ms)
+    settings = Settings(
+        policy, limits, Pace() if pace is None else pace, window, decay, cost, poll_seconds, plan_wait_ms, look_ahead
+    )
     gateway = Gateway(spark)
     with _starting:
         _started[:] = [(other, loop) for other, loop in _started if loop.running]

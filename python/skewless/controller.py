@@ -127,10 +127,11 @@ class Controller:
         self._errors: Counter[str] = Counter()
         self._status = Status(table.epoch, len(table), 0.0, "no snapshot yet")
 
-    def observe(self, snapshot: Snapshot) -> Decision:
-        """Decides what to do after this snapshot. Never raises because of what is in it, or of what the policy does."""
+    def observe(self, snapshot: Snapshot, *, ahead: bool = False) -> Decision:
+        """Decides what to do after this snapshot. Never raises because of what is in it, or of what the policy does. A snapshot
+        from `ahead` is of the very batch that a swap would level: it needs no patience and no rest, only to be worth it."""
         try:
-            decision = self._unfit(snapshot) or self._decide(snapshot)
+            decision = self._unfit(snapshot) or self._decide(snapshot, ahead)
         except Exception as error:
             self._record(error)
             decision = Decision("stay", f"error: {error}")
@@ -188,14 +189,14 @@ class Controller:
             return Decision("stay", "idle: no work in this snapshot")
         return None
 
-    def _decide(self, snapshot: Snapshot) -> Decision:
+    def _decide(self, snapshot: Snapshot, ahead: bool) -> Decision:
         imbalance, now = snapshot.imbalance, self._clock()
         self._look(imbalance)
         if self._pending is not None:
             return Decision("stay", f"unfinished: the swap to epoch {self._pending.table.epoch} is under way")
-        if now < self._rest_until:
+        if now < self._rest_until and not ahead:
             return Decision("stay", f"resting: {self._rest_until - now:.0f} s left after the last swap")
-        if self._hot >= self.pace.patience:
+        if self._hot >= (1 if ahead else self.pace.patience):
             return self._judge(self._plan(self._policy, snapshot, now), snapshot)
         if self._calm >= self.pace.calm and len(self.table.move_hashes):
             return self._take_back(snapshot, now)

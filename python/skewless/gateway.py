@@ -62,16 +62,21 @@ class Gateway:
         ]
 
     def wait(self, seconds: float) -> bool:
-        """Returns when a batch of any query has been committed, or after so many seconds; whether there is news."""
+        """Returns when a batch of any query has been committed or shown, or after so many seconds; whether there is news."""
         return bool(self._call("await", self._session, max(1, int(1000 * seconds))))
 
     def newest(self, query_id: str) -> int:
         """The newest committed batch of a query; -1 before the first."""
         return int(self._call("newestCommitted", self._session, query_id))
 
-    def observed(self, query_id: str, after: int, plan_wait_ms: int = 0) -> list[ObservedBatch]:
+    def observed(self, query_id: str, after: int, plan_wait_ms: int = 0, look_ahead: bool = False) -> list[ObservedBatch]:
         """The committed batches above `after` of a query, oldest first; none if no exchange of it is routed."""
-        return [_observed(one) for one in self._call("observed", self._session, query_id, after, plan_wait_ms)]
+        return [_observed(one) for one in self._call("observed", self._session, query_id, after, plan_wait_ms, look_ahead)]
+
+    def upcoming(self, query_id: str) -> ObservedBatch | None:
+        """The newest batch of a query that was shown before it was planned."""
+        found = self._call("upcoming", self._session, query_id)
+        return None if found is None else _observed(found)
 
     def decided(self, query_id: str, batch: int) -> None:
         """The query's planner need not wait for what becomes of batches up to this one."""

@@ -22,12 +22,15 @@ from skewless.observe import CostFunction, ObservedBatch, snapshot_of
 from skewless.plan import Plan
 from skewless.policies import Limits, Policy
 from skewless.record import KEPT_BATCHES, KEPT_KEYS, KEPT_SWAPS, KEPT_VALUES, BatchRecord, QueryRecord, SwapRecord, usual_ms
+from skewless.snapshot import Snapshot
 from skewless.swap_cost import SwapCost
 from skewless.table import Table, diff
 from skewless.trouble import Backoff, Troubles, words_of
 
 log = logging.getLogger("skewless")
 
+AHEAD_WAIT_MS = 2000
+AHEAD_DECAY = 1e-6  # of a snapshot of what is ahead: the batches before it tell the seconds a row takes, and no more
 REFUSED_FOR_GOOD = "cannot take a table"  # RunningQueries.scala begins every such refusal with these words
 
 
@@ -35,7 +38,8 @@ class QueryGateway(Protocol):
     """What is asked of the JVM about one query; `gateway.Gateway` is the real one."""
 
     def newest(self, query_id: str, /) -> int: ...
-    def observed(self, query_id: str, after: int, plan_wait_ms: int, /) -> list[ObservedBatch]: ...
+    def observed(self, query_id: str, after: int, plan_wait_ms: int, look_ahead: bool, /) -> list[ObservedBatch]: ...
+    def upcoming(self, query_id: str, /) -> ObservedBatch | None: ...
     def decided(self, query_id: str, batch: int, /) -> None: ...
     def publish(self, query: Any, table: bytes, /) -> tuple[int, int]: ...
     def latest(self, query: Any, /) -> bytes | None: ...
@@ -54,6 +58,7 @@ class Settings:
     cost: CostFunction | None = None
     poll_seconds: float = 0.2
     plan_wait_ms: int = 0
+    look_ahead: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.policy, str):
@@ -70,9 +75,15 @@ class Settings:
             raise SettingError(f"decay is {self.decay!r}. Give a number above 0, 1 at most (1: all batches of the window alike).")
         if not 0 < self.poll_seconds <= 3600:
             raise SettingError(f"poll_seconds is {self.poll_seconds!r}. Give a number of seconds above 0, 3600 at most.")
-
+        if not isinstance(self.look_ahead, bool):
+            raise SettingError(f"look_ahead is {self.look_ahead!r}. Give True or False.")
         if isinstance(self.plan_wait_ms, bool) or not isinstance(self.plan_wait_ms, int) or not 0 <= self.plan_wait_ms <= 60_000:
             raise SettingError(f"plan_wait_ms is {self.plan_wait_ms!r}. Give whole milliseconds from 0 (never wait) to 60000.")
+
+    @property
+    def wait_ms(self) -> int:
+        """How long a planner waits: without a wait nothing can be made of what is ahead."""
+        return self.plan_wait_ms or (AHEAD_WAIT_MS if self.look_ahead else 0)
 
     @property
     def policy_name(self) -> str:
@@ -107,6 +118,8 @@ class Watch:
         self._controller: Controller | None = None
         self._pending: _Pending | None = None
         self._recent: deque[ObservedBatch] = deque(maxlen=settings.window)
+        self._timed: ObservedBatch | None = None  # the last batch that was no swap's own
+        self._ahead = -1  # the newest batch that was seen before it ran
         self._tables: dict[int, Table] = {}  # that routed the recent batches, by epoch
         self._publishing = Backoff(clock)
         self._left_alone = False
@@ -129,16 +142,20 @@ class Watch:
     def step(self) -> None:
         """Takes in the batches committed since the last step. Batches found at the first look are remembered but not acted on:
         they may be of an earlier run, and a table is published only to a run that has planned a batch."""
-        newest = self._gateway.newest(self.query_id) if self._settings.plan_wait_ms else -1
+        newest = self._gateway.newest(self.query_id) if self._settings.wait_ms else -1
+        upcoming = self._gateway.upcoming(self.query_id) if self._settings.look_ahead else None
         try:
             for batch in self._fresh():
                 self._take(batch)
-                if not self._first_look:
+                if not self._first_look and batch.batch > self._ahead:  # else the next one will be seen before it runs, too
                     self._decide(batch)
+            if upcoming is not None and upcoming.batch > max(self._ahead, self._last) and not self._first_look:
+                self._ahead = upcoming.batch
+                self._decide(upcoming)
             self._first_look = False
         finally:
-            if self._settings.plan_wait_ms:
-                self._gateway.decided(self.query_id, newest)
+            if self._settings.wait_ms:
+                self._gateway.decided(self.query_id, max(newest, self._ahead))
 
     def end(self, why: str, look: bool = True) -> None:
         """The run is over: a last look for batches, then no swap is awaited any more. One that is published keeps its pin, and
@@ -166,7 +183,8 @@ class Watch:
 
     def _fresh(self) -> list[ObservedBatch]:
         """New batches in order, each once, whatever the JVM sends again."""
-        observed = self._gateway.observed(self.query_id, self._last, self._settings.plan_wait_ms)
+        settings = self._settings
+        observed = self._gateway.observed(self.query_id, self._last, settings.wait_ms, settings.look_ahead)
         found = {batch.batch: batch for batch in observed if batch.batch > self._last}
         return [found[number] for number in sorted(found)]
 
@@ -184,9 +202,10 @@ class Watch:
         if batch.rows.any() and batch.epoch == controller.table.epoch:
             # The task times of a swap's own batch hold the migration: its rows are a measure of what is to come, they are not.
             self._recent.append(replace(batch, run_ms=np.full(batch.partitions, -1)) if own_swap else batch)
+            self._timed = self._timed if own_swap else batch
             self._tables[batch.epoch] = controller.table
-            recent = {seen.epoch for seen in self._recent}
-            self._tables = {epoch: table for epoch, table in self._tables.items() if epoch in recent}
+            known = {seen.epoch for seen in (self._timed, *self._recent) if seen is not None}
+            self._tables = {epoch: table for epoch, table in self._tables.items() if epoch in known}
 
     def _learn(self, batch: ObservedBatch) -> None:
         """Remembers what hashes stand for, the newest ones."""
@@ -255,18 +274,24 @@ class Watch:
         if batch.epoch != controller.table.epoch:
             self._why = f"waiting: batch {batch.batch} ran under epoch {batch.epoch}, epoch {controller.table.epoch} is to come"
             return
+        ahead = batch.batch > self._last
         try:
-            snapshot = snapshot_of(
-                self._recent, controller.table, self._settings.cost, decay=self._settings.decay, earlier=self._tables
-            )
+            snapshot = self._snapshot(controller.table, batch if ahead else None)
         except Exception as error:
             self.troubles.note(error)
             self._why = f"error: {words_of(error)}"
             return
-        decision = controller.observe(snapshot)
+        decision = controller.observe(snapshot, ahead=ahead)
         self._why = decision.why
         if decision.action == "swap" and decision.plan is not None:
             self._publish(controller, decision, decision.plan)
+
+    def _snapshot(self, table: Table, ahead: ObservedBatch | None) -> Snapshot:
+        batches, decay = list(self._recent), self._settings.decay
+        if ahead is not None:
+            timed = [] if self._timed is None or self._timed in batches else [self._timed]
+            batches, decay = [*timed, *batches, ahead], AHEAD_DECAY
+        return snapshot_of(batches, table, self._settings.cost, decay=decay, earlier=self._tables)
 
     def _publish(self, controller: Controller, decision: Decision, plan: Plan) -> None:
         try:

@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.{Column, DataFrame, SparkSession}
 import org.apache.spark.sql.classic.{SparkSession => ClassicSession}
-import org.apache.spark.sql.skewless.{Routing, RunningQueries}
+import org.apache.spark.sql.skewless.{Routing, RunningQueries, Watching}
 import org.apache.spark.sql.streaming.StreamingQuery
 
 /**
@@ -43,17 +43,26 @@ object Gateway {
   /** The loads of a query's routed exchanges, oldest first; an empty id asks for batch jobs. */
   def loads(session: SparkSession, queryId: String): JList[BatchLoads] = driver(session).listener.loads(queryId).asJava
 
-  /** Waits until a batch of any query is committed, or for so many milliseconds: whether one was. */
+  /** Waits until a batch of any query is committed or shown, or for so many milliseconds: whether one was. */
   def await(session: SparkSession, millis: Long): Boolean = driver(session).listener.await(millis)
 
   /**
-   * The committed batches of a query after `after`, oldest first. From the first call on the query's keys are counted, and its
-   * planner waits up to `planWaitMs` for the loop to decide.
+   * The committed batches of a query after `after`, oldest first. From the first call on the query's keys are counted, its planner
+   * waits up to `planWaitMs` for the loop to decide, and with `lookAhead` a batch is shown before it is planned (`upcoming`).
    */
-  def observed(session: SparkSession, queryId: String, after: Long, planWaitMs: Long): JList[ObservedBatch] = {
-    RunningQueries.watch(queryId, planWaitMs)
+  def observed(
+      session: SparkSession,
+      queryId: String,
+      after: Long,
+      planWaitMs: Long,
+      lookAhead: Boolean
+  ): JList[ObservedBatch] = {
+    RunningQueries.watch(queryId, Watching(planWaitMs, lookAhead))
     driver(session).listener.observed(queryId, after).asJava
   }
+
+  /** The newest batch of a query that was shown before it was planned, or null; its planner waits until it is `decided`. */
+  def upcoming(session: SparkSession, queryId: String): ObservedBatch = driver(session).listener.upcoming(queryId).orNull
 
   /** The newest committed batch of a query, -1 before the first: ask before `observed`, and tell `decided` after it. */
   def newestCommitted(session: SparkSession, queryId: String): Long = driver(session).listener.newestCommitted(queryId)

@@ -40,7 +40,14 @@ final class PartitionsRead extends AccumulatorV2[Integer, JList[Integer]] {
   override def merge(other: AccumulatorV2[Integer, JList[Integer]]): Unit = ()
 }
 
-/** One committed batch of a query as the loop sees it: loads by partition and hot keys, all its routed exchanges together. */
+/** What a batch that is about to be planned holds: rows by partition under the table that it would be routed by, and hot keys. */
+final case class Upcoming(epoch: Long, rows: Array[Long], keys: HotKeys)
+
+/**
+ * One batch of a query as the loop sees it: loads by partition and hot keys, all its routed exchanges together.
+ *
+ * @param batchMs -1 if the batch is still to come
+ */
 final class ObservedBatch(
     val batchId: Long,
     val batchMs: Long,
@@ -90,9 +97,12 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
   private val stateSizes = mutable.LinkedHashMap.empty[Long, (String, Long)] // accumulator -> query, batch
   private val states = mutable.HashMap.empty[String, StateMemory]
   private var news, heard = 0L // batches committed, and of how many of them the waiting loop has heard
+  private val shown = mutable.HashMap.empty[String, ObservedBatch] // query -> the batch to come
+  private val ended = mutable.LinkedHashSet.empty[String]
   private val committed = mutable.HashMap.empty[String, Map[Long, Long]].withDefaultValue(Map.empty)
 
   private[skewless] def register(accumulatorId: Long, loads: BatchLoads, counters: ReadCounters): Unit = synchronized {
+    ended -= loads.queryId
     byAccumulator(accumulatorId) = (loads, counters)
     order.append(accumulatorId -> loads)
     val sameQuery = order.filter(_._2.queryId == loads.queryId)
@@ -153,8 +163,21 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
         news += 1
         notifyAll()
       }
-    case event: QueryTerminatedEvent => synchronized { states.remove(event.id.toString); () }
+    case event: QueryTerminatedEvent =>
+      synchronized {
+        ended -= event.id.toString
+        ended += event.id.toString // last: a query may end several times
+        while (ended.size > LoadListener.EndedQueries) forget(ended.head)
+      }
     case _ =>
+  }
+
+  /** Whoever watched a query may still ask for its last batches a while after its end. */
+  private def forget(queryId: String): Unit = {
+    ended -= queryId
+    order.filterInPlace { case (id, loads) => loads.queryId != queryId || { byAccumulator.remove(id); false } }
+    keyCounts.filterInPlace((_, keys) => keys.queryId != queryId)
+    Seq(states, shown, committed).foreach(_.remove(queryId))
   }
 
   /** A task that reads several partitions (after `coalesce`) has one count and one time: they are shared out evenly among them. */
@@ -178,6 +201,20 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
     isNews
   }
 
+  /** A batch is about to be planned: whoever waits is told, and may ask for it. */
+  def show(queryId: String, batchId: Long, batch: Upcoming): Unit = synchronized {
+    val loads = new BatchLoads(queryId, batchId, batch.epoch, batch.rows.length)
+    batch.rows.copyToArray(loads.rows)
+    shown(queryId) = new ObservedBatch(batchId, batchMs = -1, Seq(loads), batch.keys, knownState(queryId, loads.partitions))
+    news += 1
+    notifyAll()
+  }
+
+  /** The newest batch of a query that was shown before it was planned. */
+  def upcoming(queryId: String): Option[ObservedBatch] = synchronized(shown.get(queryId))
+
+  private def knownState(queryId: String, n: Int): KnownState = states.getOrElse(queryId, new StateMemory(0)).known(n)
+
   /** -1 before the first. */
   def newestCommitted(queryId: String): Long = synchronized(committed(queryId).keys.maxOption.getOrElse(-1L))
 
@@ -191,7 +228,7 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
     } yield {
       val ofBatch = keys.getOrElse(batch, Nil)
       val hot = HotKeys.merge(ofBatch.flatMap(_.counts.values), tracked)
-      val state = states.getOrElse(queryId, new StateMemory(0)).known(loads.head.partitions)
+      val state = knownState(queryId, loads.head.partitions)
       new ObservedBatch(batch, batchMs, loads, hot, state, KeyValues.merge(ofBatch.map(_.values)))
     }
   }
@@ -209,6 +246,9 @@ private[skewless] final class BatchKeys(val queryId: String, val batchId: Long) 
 }
 
 object LoadListener {
+
+  /** How many queries that have ended are remembered. */
+  val EndedQueries = 20
 
   /** Announces a routed exchange about to be read; the accumulator goes into its tasks. Called by `RoutedReadExec`. */
   def track(context: SparkContext, loads: BatchLoads, counters: ReadCounters): PartitionsRead = {

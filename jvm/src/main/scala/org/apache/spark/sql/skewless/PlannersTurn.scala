@@ -4,7 +4,7 @@ import java.util.concurrent.TimeUnit.{MILLISECONDS, NANOSECONDS}
 
 /**
  * Lets the planner of a batch wait, for a bounded time, until the loop has decided about the batch before, so that a plan made from
- * batch N takes effect in N+1 rather than in N+2. `lock` is the lock under which tables are published and looked up; waiting lets
+ * batch N takes effect in N+1 rather than in N+2, or one made from N itself in N. `lock` is the lock under which tables are published and looked up; waiting lets
  * go of it, and all methods are called under it. Driver.
  *
  * A batch that waits is in the offset log, but nobody has planned it, in this run or an earlier one: the first batch of a run never
@@ -13,23 +13,29 @@ import java.util.concurrent.TimeUnit.{MILLISECONDS, NANOSECONDS}
  * @param maxMs how long to wait at most; 0: never
  */
 private[skewless] final class PlannersTurn(lock: AnyRef, maxMs: => Long) {
-  private var decidedTo = -1L
+  private var decidedTo, shownTo = -1L
   private var missed = 0
 
-  /** The batch whose planner waits. */
-  var waiting: Option[Long] = None
+  private var waiting = -1L
 
-  def await(batchId: Long): Unit = {
-    val millis = if (missed < PlannersTurn.Patience || batchId % PlannersTurn.Probe == 0) maxMs else 0L
-    if (millis > 0) {
-      val until = System.nanoTime() + MILLISECONDS.toNanos(millis)
-      waiting = Some(batchId)
-      try
-        while (decidedTo < batchId - 1 && System.nanoTime() < until && maxMs > 0)
-          lock.wait(1L.max(NANOSECONDS.toMillis(until - System.nanoTime())))
-      finally waiting = None
-      missed = if (decidedTo < batchId - 1) missed + 1 else 0
-    }
+  /** Whether the planner of this batch waits, or is about to: a table may be pinned to a batch that is in the offset log. */
+  def isOpen(batchId: Long): Boolean = waiting == batchId || shownTo == batchId
+
+  /** Whether the planner of this batch waits at all. */
+  def waits(batchId: Long): Boolean = maxMs > 0 && (missed < PlannersTurn.Patience || batchId % PlannersTurn.Probe == 0)
+
+  /** The loop is shown what this batch itself holds: its planner waits for what becomes of that. */
+  def shown(batchId: Long): Unit = shownTo = batchId
+
+  def await(batchId: Long): Unit = if (waits(batchId)) {
+    val until = System.nanoTime() + MILLISECONDS.toNanos(maxMs)
+    val needed = if (shownTo == batchId) batchId else batchId - 1
+    waiting = batchId
+    try
+      while (decidedTo < needed && System.nanoTime() < until && maxMs > 0)
+        lock.wait(1L.max(NANOSECONDS.toMillis(until - System.nanoTime())))
+    finally waiting = -1
+    missed = if (decidedTo < needed) missed + 1 else 0
   }
 
   def decided(batchId: Long): Unit = {

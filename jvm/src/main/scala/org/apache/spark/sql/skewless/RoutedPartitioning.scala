@@ -30,16 +30,11 @@ class RoutedPartitioning(
 
   def table: Table = shared.table
 
-  override def partitionIdExpression: Expression = super.partitionIdExpression match {
-    case Pmod(hash, Literal(`n`, _), _) =>
-      val sampler = counts.flatMap(c => Option(c.sampler()))
-      val route = Route(hash, content, table, sampler)
-      val values = sampler.flatMap(s => Option(s.values)).filter(_ => keys.forall(_.deterministic)) // they are evaluated again
-      values.fold[Expression](route)(NamingRoute(route, keys, _))
-    case other =>
-      throw SkewlessException.version(
-        s"this Spark computes partition ids as $other, which Skewless does not know. Use a Spark that this release serves."
-      )
+  override def partitionIdExpression: Expression = {
+    val sampler = counts.flatMap(c => Option(c.sampler()))
+    val route = Route(RoutedPartitioning.keyHash(super.partitionIdExpression, n), content, table, sampler)
+    val values = sampler.flatMap(s => Option(s.values)).filter(_ => keys.forall(_.deterministic)) // they are evaluated again
+    values.fold[Expression](route)(NamingRoute(route, keys, _))
   }
 
   override def satisfies0(required: Distribution): Boolean = required match {
@@ -74,6 +69,18 @@ class RoutedPartitioning(
     new RoutedPartitioning(newChildren, n, shared, content, counts)
 
   override protected def stringArgs: Iterator[Any] = Iterator(keys, n, s"epoch ${table.epoch}, ${table.size} entries")
+}
+
+private[skewless] object RoutedPartitioning {
+
+  /** The key hash within what Spark computes as a partition id. */
+  def keyHash(partitionId: Expression, n: Int): Expression = partitionId match {
+    case Pmod(hash, Literal(`n`, _), _) => hash
+    case other =>
+      throw SkewlessException.version(
+        s"this Spark computes partition ids as $other, which Skewless does not know. Use a Spark that this release serves."
+      )
+  }
 }
 
 /**

@@ -50,6 +50,7 @@ private final class StatefulPlan(plan: SparkPlan, batch: RunningBatch, session: 
   def routed: SparkPlan =
     if (stages.isEmpty) plan
     else {
+      RunningQueries.lookAhead(batch)(LookAhead.count(stages.flatMap(_.exchanges), _, session, batch))
       val tables = RunningQueries.stateTables(batch, shape)
       if (conf.stateStoreProviderClass == StatefulPlan.Provider)
         rewrite(plan, stages.map(s => s.top -> new Marked(s, tables)).toMap)

@@ -6,7 +6,7 @@ import java.util.UUID
 import scala.collection.concurrent.TrieMap
 import scala.util.control.NonFatal
 
-import io.skewless.{KeyCounts, LoadListener, QueryMetrics, SkewlessConf, SkewlessException, SkewlessPlugin, Table}
+import io.skewless.{KeyCounts, LoadListener, QueryMetrics, SkewlessConf, SkewlessException, SkewlessPlugin, Table, Upcoming}
 import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
@@ -40,7 +40,7 @@ object RunningBatch {
 object RunningQueries {
 
   private val byRun = TrieMap.empty[UUID, QueryTables]
-  private val watched = TrieMap.empty[String, Long] // query -> how many ms its planner may wait for the loop
+  private val watched = TrieMap.empty[String, Watching]
 
   private def tables(execution: StreamExecution): QueryTables =
     byRun.getOrElseUpdate(
@@ -62,17 +62,18 @@ object RunningQueries {
   def exported(batch: RunningBatch, keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit =
     tables(batch.execution).exported(batch.batchId, keyHashes, moved, millis)
 
-  /**
-   * From the next batch on, count the keys of this query's routed exchanges; and before it plans a batch, let the planner wait up
-   * to `planWaitMs` until the loop has decided about the batch before.
-   */
-  def watch(queryId: String, planWaitMs: Long): Unit = { watched.put(queryId, planWaitMs); () }
+  /** From the next batch on, count the keys of this query's routed exchanges, and let its planner wait for the loop. */
+  def watch(queryId: String, how: Watching): Unit = { watched.put(queryId, how); () }
 
   /** The loop has decided about all batches of a query up to this one. */
   def decided(queryId: String, batchId: Long): Unit =
     byRun.values.filter(_.execution.id.toString == queryId).foreach(_.decided(batchId))
 
-  private[skewless] def planWaitMs(queryId: UUID): Long = watched.getOrElse(queryId.toString, 0L)
+  private[skewless] def watching(queryId: UUID): Watching = watched.getOrElse(queryId.toString, Watching())
+
+  /** Shows the loop what this batch holds before it is planned, if it wants to see that. Called by `RoutedState`. */
+  def lookAhead(batch: RunningBatch)(count: Table => Option[Upcoming]): Unit =
+    if (watching(batch.queryId).lookAhead) tables(batch.execution).lookAhead(batch.batchId)(count)
 
   /** The accumulator for the keys of an exchange, if somebody watches. */
   def keyCounts(batch: RunningBatch, context: SparkContext): Option[KeyCounts] =
@@ -127,6 +128,14 @@ object RunningQueries {
   }
 }
 
+/**
+ * How the loop watches a query.
+ *
+ * @param planWaitMs how long the planner of a batch may wait until the loop has decided; 0: it never waits
+ * @param lookAhead  whether the loop decides about a batch by that batch's own keys, counted before it is planned
+ */
+final case class Watching(planWaitMs: Long = 0, lookAhead: Boolean = false)
+
 /** The tables before a batch and in it; none means plain hashing. */
 private[skewless] final case class StateTables(before: Option[Table], after: Option[Table]) {
   def epoch: Long = after.fold(0L)(_.epoch)
@@ -145,7 +154,8 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   )
   private var lastPlanned = -1L
   private val inherited = execution.offsetLog.getLatestBatchId().getOrElse(-1L) // an earlier run may have planned up to here
-  private val turn = new PlannersTurn(this, RunningQueries.planWaitMs(execution.id))
+  private val turn = new PlannersTurn(this, RunningQueries.watching(execution.id).planWaitMs)
+  private val lookingAhead = new LookingAhead
   private var routedPartitions: Set[Int] = execution.analyzedPlan.collect { case node: RoutedRepartition => node.n }.toSet
 
   /** What the last planning found of the query's stateful stages; nothing is known before the first. */
@@ -173,12 +183,30 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
 
   /** From here on the batch has been planned: no table is pinned to it any more. */
   private def begin(batchId: Long): Unit = {
-    if (lastPlanned >= 0 && batchId > lastPlanned.max(inherited)) turn.await(batchId)
+    if (mayWait(batchId)) turn.await(batchId)
     if (batchId > lastPlanned) pinLog.checkAlone(batchId)
     lastPlanned = lastPlanned.max(batchId)
   }
 
+  /** Nobody has planned the batch, in this run or an earlier one. */
+  private def mayWait(batchId: Long): Boolean = lastPlanned >= 0 && batchId > lastPlanned.max(inherited)
+
   def decided(batchId: Long): Unit = synchronized(turn.decided(batchId))
+
+  /** Counts what a batch holds and shows it to the loop. The lock is not held meanwhile: counting is a Spark job. */
+  def lookAhead(batchId: Long)(count: Table => Option[Upcoming]): Unit = {
+    val wanted = synchronized(mayWait(batchId) && turn.waits(batchId) && lookingAhead.due(batchId))
+    if (wanted) lookingAhead.timed(attempt("look ahead: the batch is routed by what was before it") {
+      val known = synchronized(pinLog.tableAt(batchId))
+      for {
+        driver <- SkewlessPlugin.driverOf(execution.sparkSession.sparkContext)
+        found <- stateShape.collect { case StateShape.Routable(n) => known.getOrElse(Table.empty(n)) }.flatMap(count)
+      } {
+        synchronized(turn.shown(batchId))
+        driver.listener.show(execution.id.toString, batchId, found)
+      }
+    })
+  }
 
   /** State that a table has placed must be read by that table: a plan that cannot stops the query. */
   def stateTables(batchId: Long, shape: StateShape): StateTables = synchronized {
@@ -262,6 +290,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   def committed(batchId: Long, batchMs: Long): Unit = synchronized {
     if (batchId > lastCommitted) attempt("keep metrics")(measure(batchId))
     lastCommitted = lastCommitted.max(batchId)
+    lookingAhead.batchMs = batchMs
     exports.get(batchId).foreach { swap =>
       exports -= batchId
       swaps = (swaps :+ swap.copy(batchMs = batchMs)).takeRight(QueryTables.RememberedSwaps)
@@ -289,9 +318,10 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   /** The committed swaps of this run, oldest first. */
   def swapRecords: Seq[SwapRecord] = synchronized(swaps)
 
-  private def attempt(what: String)(body: => Unit): Unit =
-    try body
-    catch { case NonFatal(e) => logWarning(s"query ${execution.id}: could not $what", e) }
+  /** Whether it went well. */
+  private def attempt(what: String)(body: => Unit): Boolean =
+    try { body; true }
+    catch { case NonFatal(e) => logWarning(s"query ${execution.id}: could not $what", e); false }
 
   def latest: Option[Table] = synchronized(pinLog.latest)
 
@@ -299,7 +329,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     checkQuery(table)
     conf.checkSize(table.size)
     val startedBatch = execution.offsetLog.getLatestBatchId().getOrElse(-1L)
-    val planned = if (turn.waiting.contains(startedBatch)) startedBatch - 1 else startedBatch
+    val planned = if (turn.isOpen(startedBatch)) startedBatch - 1 else startedBatch
     val pinned = pinLog.add(table, notBefore = lastPlanned.max(planned) + 1)
     attempt("purge old tables")(execution.offsetLog.listBatchesOnDisk.minOption.foreach(pinLog.purge))
     pinned

@@ -30,7 +30,7 @@ class KeyTextSuite extends AnyFunSuite with StatefulRun {
   private def observed(keys: String*)(source: DataFrame => DataFrame): ObservedBatch =
     withRun(df => Routing.repartition(source(df), n, keys.map(col), None), "append", ours) { run =>
       val query = run.start()
-      RunningQueries.watch(query.id.toString, 0)
+      RunningQueries.watch(query.id.toString, Watching())
       run.stream.addData(input(1).head)
       query.processAllAvailable()
       SparkPrivate.drainListeners(spark.sparkContext)
@@ -101,7 +101,7 @@ class KeyTextSuite extends AnyFunSuite with StatefulRun {
       val states = Operator.named("flatMapGroupsWithState")
       withRun(states.query, states.mode, ours) { run =>
         val query = run.start()
-        RunningQueries.watch(query.id.toString, 0)
+        RunningQueries.watch(query.id.toString, Watching())
         val named = input(3).map(_.map(e => if (e.k == null) e.copy(k = "none") else e))
         input(3).zipWithIndex.foreach { case (rows, i) =>
           if (i == 1) RunningQueries.publish(query, table(hashes(named, "k"), 1), limits)

@@ -42,7 +42,7 @@ class ObserveSuite extends AnyFunSuite with StatefulRun {
       val states = Operator.named("flatMapGroupsWithState") // all rows cross its exchange
       withRun(states.query, states.mode, ours) { run =>
         val query = run.start { (rows, id) => (1 until actions).foreach(_ => rows.count()); run.collect(rows, id) }
-        RunningQueries.watch(query.id.toString, planWaitMs = 0)
+        RunningQueries.watch(query.id.toString, Watching())
         val named = batches.map(_.map(e => if (e.k == null) e.copy(k = "none") else e))
         batches.zipWithIndex.foreach { case (rows, i) =>
           if (i == 2) RunningQueries.publish(query, table(hashes(named, "k"), 1), limits)
@@ -68,7 +68,7 @@ class ObserveSuite extends AnyFunSuite with StatefulRun {
     val rows = input(1).head.filter(_.k != null).distinctBy(_.k)
     withRun(operator.query, operator.mode, ours) { run =>
       val query = run.start()
-      RunningQueries.watch(query.id.toString, planWaitMs = 0)
+      RunningQueries.watch(query.id.toString, Watching())
       (0 until 5).foreach { i => run.stream.addData(rows.map(e => e.copy(v = e.v + i))); query.processAllAvailable() }
       val moving = table(hashes(Seq(rows), operator.keys: _*), 1)
       val state = observed(query.id.toString).last
@@ -105,7 +105,7 @@ class ObserveSuite extends AnyFunSuite with StatefulRun {
   test("a routed exchange without state is observed too") {
     withRun(Routing.repartition(_, n, Seq(col("k")), None), "append", ours) { run =>
       val query = run.start()
-      RunningQueries.watch(query.id.toString, planWaitMs = 0)
+      RunningQueries.watch(query.id.toString, Watching())
       val rows = input(1).head
       run.stream.addData(rows)
       query.processAllAvailable()

@@ -25,7 +25,7 @@ class PlannersTurnSuite extends AnyFunSuite with StatefulRun {
   private def whileBatchOneWaits(body: (Run, StreamingQuery) => Unit): Unit = withRun(count.query, count.mode, ours) { run =>
     assert(expected.rows.nonEmpty) // now: it ends all queries
     val query = run.start()
-    RunningQueries.watch(query.id.toString, forEver)
+    RunningQueries.watch(query.id.toString, Watching(forEver))
     try {
       run.stream.addData(batches.head)
       query.processAllAvailable() // the first batch of a run has nothing to wait for

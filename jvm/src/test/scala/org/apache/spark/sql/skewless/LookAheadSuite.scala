@@ -1,0 +1,184 @@
+package org.apache.spark.sql.skewless
+
+import java.nio.{ByteBuffer, ByteOrder}
+import java.util.concurrent.CountDownLatch
+import java.util.concurrent.atomic.AtomicInteger
+
+import scala.collection.concurrent.TrieMap
+
+import io.skewless.{ObservedBatch, SkewlessPlugin, Table}
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.functions._
+import org.apache.spark.sql.streaming.StreamingQuery
+import org.scalatest.funsuite.AnyFunSuite
+
+/** A batch whose keys are counted before it is planned, and which is routed by a table made from them. */
+class LookAheadSuite extends AnyFunSuite with StatefulRun {
+  import LookAheadSuite._
+
+  private val batches = input(5)
+  private val forEver = 3600 * 1000L
+  private def listener = SkewlessPlugin.driverOf(spark.sparkContext).get.listener
+
+  private def keyRows(batch: ObservedBatch): Map[Int, Long] = {
+    val hashes = ByteBuffer.wrap(batch.keyHashes).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer()
+    val rows = ByteBuffer.wrap(batch.keyRows).order(ByteOrder.LITTLE_ENDIAN).asLongBuffer()
+    Seq.fill(hashes.remaining)(hashes.get() -> rows.get()).toMap
+  }
+
+  /** Stands for the loop: publishes a table for every batch that it is shown, and lets its planner go. */
+  private final class Loop(query: StreamingQuery, tableFor: Long => Table) extends AutoCloseable {
+    val shown = TrieMap.empty[Long, (Map[Int, Long], Long)] // batch -> its keys, and the batch that the table was pinned to
+    @volatile private var over = false
+    private val id = query.id.toString
+    private val thread = new Thread(() =>
+      while (!over) {
+        listener.upcoming(id).filterNot(batch => shown.contains(batch.batchId)).foreach { batch =>
+          val (_, first) = RunningQueries.publish(query, tableFor(batch.batchId), limits)
+          shown(batch.batchId) = (keyRows(batch), first)
+          RunningQueries.decided(id, batch.batchId)
+        }
+        RunningQueries.decided(id, listener.newestCommitted(id))
+        Thread.sleep(5)
+      }
+    )
+    RunningQueries.watch(id, Watching(forEver, lookAhead = true))
+    thread.start()
+
+    override def close(): Unit = { over = true; thread.join(); RunningQueries.unwatch() }
+  }
+
+  private def withLoop(query: StreamingQuery, keys: Seq[String])(body: Loop => Unit): Unit = {
+    val moved = hashes(batches, keys: _*)
+    val loop = new Loop(query, batch => table(moved, 1 + batch.toInt % 2))
+    try body(loop)
+    finally loop.close()
+  }
+
+  private def feed(run: Run, query: StreamingQuery, rows: Seq[Seq[Event]]): Unit =
+    rows.foreach { part => run.stream.addData(part); query.processAllAvailable() }
+
+  private def observed(query: StreamingQuery): Seq[ObservedBatch] = {
+    SparkPrivate.drainListeners(spark.sparkContext)
+    listener.observed(query.id.toString, -1)
+  }
+
+  private val seesNothing = Set("two aggregates with different keys") // its second exchange reads what the first step keeps
+  private val always = seesNothing ++ Set(
+    "count",
+    "flatMapGroupsWithState, event-time timeout",
+    "transformWithState, timers",
+    "stream-stream join, left outer",
+    "union of two dropDuplicates",
+    "count joined to a static table on its key"
+  )
+
+  for (operator <- Operator.all if FullMatrix.on || always(operator.name))
+    test(s"every batch is routed by a table made from its own keys, rows are plain Spark's: ${operator.name}") {
+      val expected = plain(operator, batches)
+      withConf(operator.conf: _*) {
+        withRun(operator.query, operator.mode, ours) { run =>
+          val query = run.start()
+          withLoop(query, operator.keys) { loop =>
+            feed(run, query, batches)
+            same(run.outcome, expected)
+            val later = observed(query).filter(_.batchId > 0)
+            if (seesNothing(operator.name)) assert(loop.shown.isEmpty)
+            else {
+              assert(
+                later.nonEmpty && later.forall(batch => loop.shown(batch.batchId)._1 == keyRows(batch)),
+                "what was to come came"
+              )
+              assert(
+                loop.shown.forall { case (batch, (_, first)) => batch == first },
+                "the table is for the batch that was shown"
+              )
+              assert(RunningQueries.swaps(query).nonEmpty)
+            }
+            val read = query.recentProgress.map(_.numInputRows).filter(_ > 0).distinct.toSeq
+            assert(read == Seq(batches.head.size * sides(operator)), "the rows of a look ahead are not counted as input")
+          }
+        }
+      }
+    }
+
+  /** How often the query reads its source by itself. */
+  private def sides(operator: Operator): Int =
+    if (operator.name.startsWith("stream-stream join") || operator.name.startsWith("union")) 2 else 1
+
+  test("a look ahead that fails leaves the query alone, and is not tried for ever") {
+    failures.set(0)
+    val fails = udf { (v: Long) =>
+      if (looksAhead) { failures.incrementAndGet(); throw new IllegalStateException("injected") }
+      v
+    }
+    val query = (df: org.apache.spark.sql.DataFrame) => df.withColumn("v", fails(col("v"))).groupBy("k").agg(sum("v"))
+    val many = input(9)
+    val expected = plain(query, "update", many)
+    withRun(query, "update", ours) { run =>
+      val running = run.start()
+      withLoop(running, Seq("k")) { loop =>
+        feed(run, running, many)
+        same(run.outcome, expected)
+        assert(loop.shown.isEmpty)
+        assert(failures.get > 0 && failures.get <= PlannersTurn.Patience * spark.sparkContext.defaultParallelism.max(8))
+      }
+    }
+  }
+
+  test("a query that is stopped while it looks ahead starts again where it was") {
+    val query = (df: org.apache.spark.sql.DataFrame) => df.withColumn("v", holding(col("v"))).groupBy("k").agg(sum("v"))
+    val expected = plain(query, "update", batches)
+    withRun(query, "update", ours) { run =>
+      val first = run.start()
+      withLoop(first, Seq("k")) { _ =>
+        feed(run, first, batches.take(1))
+        reached = new CountDownLatch(1)
+        hold = true
+        run.stream.addData(batches(1))
+        reached.await()
+        first.stop()
+        hold = false
+      }
+      val again = run.start()
+      withLoop(again, Seq("k")) { _ =>
+        again.processAllAvailable()
+        feed(run, again, batches.drop(2))
+        same(run.outcome, expected)
+      }
+    }
+  }
+
+  test("looking ahead rests while it takes more than a quarter of a batch, or fails") {
+    val looking = new LookingAhead
+    def due = (1L until 20L).map(looking.due).distinct
+    assert(due == Seq(true))
+    looking.batchMs = 1000
+    looking.timed { Thread.sleep(300); true }
+    assert(due == Seq(false) && looking.due(20))
+    looking.batchMs = 100000
+    assert(due == Seq(true))
+    (1 to PlannersTurn.Patience).foreach(_ => looking.timed(false))
+    assert(due == Seq(false) && looking.due(40))
+    looking.timed(true)
+    assert(due == Seq(true))
+  }
+}
+
+private object LookAheadSuite {
+  val failures = new AtomicInteger
+  @volatile var hold = false
+  @volatile var reached = new CountDownLatch(1)
+
+  def looksAhead: Boolean =
+    Option(TaskContext.get()).exists(_.getLocalProperty("spark.job.description").startsWith("Skewless looks ahead"))
+
+  /** Waits in a look ahead, until the task is killed. */
+  val holding = udf { (v: Long) =>
+    if (hold && looksAhead) {
+      reached.countDown()
+      while (hold) Thread.sleep(20)
+    }
+    v
+  }
+}

@@ -43,7 +43,7 @@ import skewless
 from skewless.session import PROVIDER, PROVIDER_KEY
 
 PARTITIONS = 8
-SETTLED = 4
+SETTLED = 3
 ENTRIES = 3000
 STOCK = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 BENCH_JAR = Path(__file__).parent / "jvm" / "target" / "scala-2.13"

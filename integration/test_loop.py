@@ -147,3 +147,25 @@ def test_a_query_that_cannot_take_tables_is_left_alone_and_named(spark: SparkSes
         assert stream.rows[1] == [("all", 800)]
         stream.query.stop()
         assert "Traceback" not in str(balancer.status())
+
+
+def test_a_look_ahead_levels_batches_that_no_past_could_foresee(spark: SparkSession, tmp_path: Path) -> None:
+    """Each batch has hot keys of its own, all at home in one partition and never seen before."""
+    keys = spark.range(400).selectExpr("concat('k', id) as k").select("k", skewless.key_hash("k").alias("h")).collect()
+    crowd = [row.k for row in keys if row.h % N == 1]
+    batches = [skewed(crowd[6 * number : 6 * number + 6], number) for number in range(5)]
+    expected = plain(spark, tmp_path / "plain", batches)
+    with skewless.balance(spark, max_imbalance=0.15, poll_seconds=0.05, look_ahead=True, plan_wait_ms=20_000) as balancer:
+        stream = Stream(spark, tmp_path / "ahead", PROVIDER, lambda df: totals(df, 0.01))  # worth a swap for one batch
+        for number, rows in enumerate(batches):
+            stream.batch(number, rows, pause=0.3)
+        loads, (query,) = balancer.loads(stream.query), balancer.status().queries
+        read = [p["numInputRows"] for p in stream.query.recentProgress if p["numInputRows"]]
+        stream.query.stop()
+    assert stream.rows == expected
+    assert query.errors == {}
+    assert loads[0].imbalance > 1  # the first batch of a run is never waited with
+    swapped = {swap.batch for swap in query.swaps}  # on a slow machine a look may be too dear for every batch
+    assert 1 in swapped
+    assert all(load.imbalance < 0.25 for load in loads if load.batch in swapped), [round(load.imbalance, 2) for load in loads]
+    assert read == [400] * 5

@@ -13,6 +13,7 @@ from skewless.observe import ObservedBatch
 from skewless.table import Table, diff
 
 MS_PER_ROW = 10
+LOOK_MS = 50
 SKEWED = {0: 40, 2: 40, 4: 10, 6: 10}  # rows by key hash, all at home in partition 0 of 2
 LEVEL = {0: 40, 1: 40, 4: 10, 5: 10}
 
@@ -69,7 +70,7 @@ class FakeQuery:
         table = self.table_at(self.next_batch)
         loads = np.bincount(table.route(hashes), weights=counts, minlength=self.partitions).astype(np.int64)
         nothing = np.full(self.partitions, -1)
-        self.upcoming = ObservedBatch(self.next_batch, table.epoch, -1, loads, 0 * loads, nothing, hashes, counts)
+        self.upcoming = ObservedBatch(self.next_batch, table.epoch, LOOK_MS, loads, 0 * loads, nothing, hashes, counts)
 
     def _run(self, batch: int, rows: dict[int, int]) -> None:
         table, before = self.table_at(batch), self.table_at(batch - 1)

@@ -93,6 +93,18 @@ def test_a_swap_that_costs_more_than_the_batch_gains_is_not_made() -> None:
     assert "too dear" in scene.record().why
 
 
+def test_a_look_that_takes_longer_than_its_swap_would_gain_leads_to_none() -> None:
+    scene = Scene(settings=AHEAD)
+    scene.see(LEVEL)
+    _adverse_batches(scene, 3)
+    scene.query.show(_adverse(scene))
+    assert scene.query.upcoming is not None
+    scene.query.upcoming = replace(scene.query.upcoming, batch_ms=5000)
+    scene.loop.step()
+    assert scene.gateway.calls == 3
+    assert "too dear" in scene.record().why
+
+
 def test_trouble_with_a_look_ahead_lets_the_planner_go() -> None:
     scene = Scene(settings=AHEAD)
     scene.see(LEVEL)

@@ -77,7 +77,7 @@ def replay(
 
     State reaches back over `window` intervals, cost over `memory`, where each counts `decay` times as much as the one after
     it. A plan aims at the share `aim` of the tolerance. With `ahead` 1 it is made from the loads of the very interval that it
-    will route: nobody can know those, it is the yardstick. With `late` 1 it comes an interval too late.
+    will route, as if every batch were looked at before it is routed. With `late` 1 it comes an interval too late.
     """
     steps, table, coming = [], Table(workers), [Table(workers)] * late
     for now in range(len(course.loads) - 1):

@@ -117,7 +117,8 @@ def _table(name: str, column: str) -> Any:
     try:
         return key_stream(spark.table(name), column, label=name)
     except AnalysisException as error:
-        raise SettingError(f"{name} is neither a file nor a table that Spark can read: {error}") from error
+        first = str(error).splitlines()[0]
+        raise SettingError(f"{name} is neither a file nor a table that Spark can read: {first}") from error
     finally:
         spark.stop()
 

@@ -127,11 +127,13 @@ class Controller:
         self._errors: Counter[str] = Counter()
         self._status = Status(table.epoch, len(table), 0.0, "no snapshot yet")
 
-    def observe(self, snapshot: Snapshot, *, ahead: bool = False) -> Decision:
-        """Decides what to do after this snapshot. Never raises because of what is in it, or of what the policy does. A snapshot
-        from `ahead` is of the very batch that a swap would level: it needs no patience and no rest, only to be worth it."""
+    def observe(self, snapshot: Snapshot, *, look_seconds: float | None = None) -> Decision:
+        """Decides what to do after this snapshot. Never raises because of what is in it, or of what the policy does.
+
+        With `look_seconds` the snapshot is of the very batch that a swap would level, and took so long to make: it needs no
+        patience and no rest, but to be worth both the swap and the look."""
         try:
-            decision = self._unfit(snapshot) or self._decide(snapshot, ahead)
+            decision = self._unfit(snapshot) or self._decide(snapshot, look_seconds)
         except Exception as error:
             self._record(error)
             decision = Decision("stay", f"error: {error}")
@@ -189,15 +191,15 @@ class Controller:
             return Decision("stay", "idle: no work in this snapshot")
         return None
 
-    def _decide(self, snapshot: Snapshot, ahead: bool) -> Decision:
-        imbalance, now = snapshot.imbalance, self._clock()
+    def _decide(self, snapshot: Snapshot, look_seconds: float | None) -> Decision:
+        imbalance, now, ahead = snapshot.imbalance, self._clock(), look_seconds is not None
         self._look(imbalance)
         if self._pending is not None:
             return Decision("stay", f"unfinished: the swap to epoch {self._pending.table.epoch} is under way")
         if now < self._rest_until and not ahead:
             return Decision("stay", f"resting: {self._rest_until - now:.0f} s left after the last swap")
         if self._hot >= (1 if ahead else self.pace.patience):
-            return self._judge(self._plan(self._policy, snapshot, now), snapshot)
+            return self._judge(self._plan(self._policy, snapshot, now), snapshot, look_seconds or 0.0)
         if self._calm >= self.pace.calm and len(self.table.move_hashes):
             return self._take_back(snapshot, now)
         if imbalance > self.limits.max_imbalance:
@@ -218,14 +220,14 @@ class Controller:
         limits = replace(self.limits, max_imbalance=self.pace.aim * self.limits.max_imbalance, max_bytes=budget)
         return _checked(policy(snapshot, self.table, limits), self.table, limits)
 
-    def _judge(self, plan: Plan, snapshot: Snapshot) -> Decision:
+    def _judge(self, plan: Plan, snapshot: Snapshot, look_seconds: float) -> Decision:
         """A plan becomes a swap if what it gains over the horizon exceeds what it costs."""
         if not plan.changes:
             return Decision("stay", "; ".join(("nothing better was found", *plan.reasons)), plan)
         fall = (plan.imbalance_before - plan.imbalance_after) * float(snapshot.loads.mean())
         batches = min(self.pace.horizon_batches, self._expected_life())
         gain = fall * self.pace.seconds_per_cost / max(1, len(snapshot.batches)) * batches
-        cost = self.cost.guess(plan)
+        cost = self.cost.guess(plan) + look_seconds
         if gain <= cost:
             return Decision("stay", f"too dear: {gain:.2f} s to gain over {batches:.0f} batches, {cost:.2f} s to pay", plan)
         return self._swap(plan, f"gain: {gain:.2f} s over {batches:.0f} batches for {cost:.2f} s")

@@ -38,7 +38,7 @@ CostFunction = Callable[[Int32s, Floats], ArrayLike]
 class ObservedBatch:
     """One committed micro-batch of one query, all its routed exchanges added up.
 
-    batch_ms       how long the whole micro-batch took
+    batch_ms       how long the whole micro-batch took; of one that is still to come, how long it took to look at it
     rows, bytes    what each partition was sent
     run_ms         how long each partition's tasks ran; -1 where nobody knows
     key_hashes     the heavy hitters of the batch with their estimated rows, `key_rows`

@@ -281,7 +281,7 @@ class Watch:
             self.troubles.note(error)
             self._why = f"error: {words_of(error)}"
             return
-        decision = controller.observe(snapshot, ahead=ahead)
+        decision = controller.observe(snapshot, look_seconds=batch.batch_ms / 1000 if ahead else None)
         self._why = decision.why
         if decision.action == "swap" and decision.plan is not None:
             self._publish(controller, decision, decision.plan)

@@ -46,7 +46,7 @@ final case class Upcoming(epoch: Long, rows: Array[Long], keys: HotKeys)
 /**
  * One batch of a query as the loop sees it: loads by partition and hot keys, all its routed exchanges together.
  *
- * @param batchMs -1 if the batch is still to come
+ * @param batchMs how long it took; of a batch that is still to come, how long it took to look at it
  */
 final class ObservedBatch(
     val batchId: Long,
@@ -202,10 +202,10 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
   }
 
   /** A batch is about to be planned: whoever waits is told, and may ask for it. */
-  def show(queryId: String, batchId: Long, batch: Upcoming): Unit = synchronized {
+  def show(queryId: String, batchId: Long, batch: Upcoming, lookMs: Long): Unit = synchronized {
     val loads = new BatchLoads(queryId, batchId, batch.epoch, batch.rows.length)
     batch.rows.copyToArray(loads.rows)
-    shown(queryId) = new ObservedBatch(batchId, batchMs = -1, Seq(loads), batch.keys, knownState(queryId, loads.partitions))
+    shown(queryId) = new ObservedBatch(batchId, lookMs, Seq(loads), batch.keys, knownState(queryId, loads.partitions))
     news += 1
     notifyAll()
   }

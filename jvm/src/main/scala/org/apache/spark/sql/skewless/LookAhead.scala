@@ -74,21 +74,32 @@ private[skewless] object LookAhead {
 }
 
 /**
- * Whether looking ahead is worth it for one run: not while the last look took more than a quarter of a batch, or the last three failed;
- * then only now and then. Not thread-safe.
+ * Whether looking ahead is worth it for one run. Every batch is looked at while that leads to swaps; after three looks in a row that did
+ * not, every fifth. While the last look took more than a share of a batch, or the last three failed, every twentieth.
  */
-private[skewless] final class LookingAhead {
-  private var lookMs = 0L
-  private var failures = 0
+private[skewless] final class LookingAhead(maxShare: => Double) {
+  import LookingAhead._
+
+  @volatile private var lookMs = 0L
+  @volatile private var failures, idle = 0
   @volatile var batchMs = 0L
 
   def due(batchId: Long): Boolean =
-    (failures < PlannersTurn.Patience && 4 * lookMs <= batchMs.max(4)) || batchId % PlannersTurn.Probe == 0
+    if (failures >= PlannersTurn.Patience || lookMs > maxShare * batchMs.max(1)) batchId % PlannersTurn.Probe == 0
+    else idle < PlannersTurn.Patience || batchId % Idle == 0
 
   /** Notes how long a look takes, and whether it went well. */
   def timed(look: => Boolean): Unit = {
     val started = System.nanoTime()
-    failures = if (look) 0 else failures + 1
+    if (look) { failures = 0; idle += 1 }
+    else failures += 1
     lookMs = (System.nanoTime() - started) / 1000000
   }
+
+  /** The last look led to a swap. */
+  def paid(): Unit = idle = 0
+}
+
+private[skewless] object LookingAhead {
+  val Idle = 5L
 }

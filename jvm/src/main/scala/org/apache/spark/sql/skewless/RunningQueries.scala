@@ -133,8 +133,9 @@ object RunningQueries {
  *
  * @param planWaitMs how long the planner of a batch may wait until the loop has decided; 0: it never waits
  * @param lookAhead  whether the loop decides about a batch by that batch's own keys, counted before it is planned
+ * @param lookShare  the share of a batch's time that such a look may take, to be made in every batch
  */
-final case class Watching(planWaitMs: Long = 0, lookAhead: Boolean = false)
+final case class Watching(planWaitMs: Long = 0, lookAhead: Boolean = false, lookShare: Double = 0.125)
 
 /** The tables before a batch and in it; none means plain hashing. */
 private[skewless] final case class StateTables(before: Option[Table], after: Option[Table]) {
@@ -155,7 +156,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   private var lastPlanned = -1L
   private val inherited = execution.offsetLog.getLatestBatchId().getOrElse(-1L) // an earlier run may have planned up to here
   private val turn = new PlannersTurn(this, RunningQueries.watching(execution.id).planWaitMs)
-  private val lookingAhead = new LookingAhead
+  private val lookingAhead = new LookingAhead(RunningQueries.watching(execution.id).lookShare)
   private var routedPartitions: Set[Int] = execution.analyzedPlan.collect { case node: RoutedRepartition => node.n }.toSet
 
   /** What the last planning found of the query's stateful stages; nothing is known before the first. */
@@ -197,13 +198,13 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   def lookAhead(batchId: Long)(count: Table => Option[Upcoming]): Unit = {
     val wanted = synchronized(mayWait(batchId) && turn.waits(batchId) && lookingAhead.due(batchId))
     if (wanted) lookingAhead.timed(attempt("look ahead: the batch is routed by what was before it") {
-      val known = synchronized(pinLog.tableAt(batchId))
+      val (started, known) = (System.nanoTime(), synchronized(pinLog.tableAt(batchId)))
       for {
         driver <- SkewlessPlugin.driverOf(execution.sparkSession.sparkContext)
         found <- stateShape.collect { case StateShape.Routable(n) => known.getOrElse(Table.empty(n)) }.flatMap(count)
       } {
         synchronized(turn.shown(batchId))
-        driver.listener.show(execution.id.toString, batchId, found)
+        driver.listener.show(execution.id.toString, batchId, found, (System.nanoTime() - started) / 1000000)
       }
     })
   }
@@ -331,6 +332,7 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
     val startedBatch = execution.offsetLog.getLatestBatchId().getOrElse(-1L)
     val planned = if (turn.isOpen(startedBatch)) startedBatch - 1 else startedBatch
     val pinned = pinLog.add(table, notBefore = lastPlanned.max(planned) + 1)
+    if (planned < startedBatch) lookingAhead.paid()
     attempt("purge old tables")(execution.offsetLog.listBatchesOnDisk.minOption.foreach(pinLog.purge))
     pinned
   }

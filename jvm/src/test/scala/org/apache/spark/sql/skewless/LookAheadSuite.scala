@@ -42,7 +42,7 @@ class LookAheadSuite extends AnyFunSuite with StatefulRun {
         Thread.sleep(5)
       }
     )
-    RunningQueries.watch(id, Watching(forEver, lookAhead = true))
+    RunningQueries.watch(id, Watching(forEver, lookAhead = true, lookShare = Double.MaxValue))
     thread.start()
 
     override def close(): Unit = { over = true; thread.join(); RunningQueries.unwatch() }
@@ -149,19 +149,22 @@ class LookAheadSuite extends AnyFunSuite with StatefulRun {
     }
   }
 
-  test("looking ahead rests while it takes more than a quarter of a batch, or fails") {
-    val looking = new LookingAhead
-    def due = (1L until 20L).map(looking.due).distinct
-    assert(due == Seq(true))
+  test("looking ahead rests while it takes more than its share of a batch, fails, or leads to nothing") {
+    val looking = new LookingAhead(0.125)
+    def due = (1L to 20L).filter(looking.due)
+    val (every, some, one) = (1L to 20L, Seq(5L, 10L, 15L, 20L), Seq(20L))
+    assert(due == every)
     looking.batchMs = 1000
-    looking.timed { Thread.sleep(300); true }
-    assert(due == Seq(false) && looking.due(20))
+    looking.timed { Thread.sleep(200); true }
+    assert(due == one)
     looking.batchMs = 100000
-    assert(due == Seq(true))
+    assert(due == every)
     (1 to PlannersTurn.Patience).foreach(_ => looking.timed(false))
-    assert(due == Seq(false) && looking.due(40))
-    looking.timed(true)
-    assert(due == Seq(true))
+    assert(due == one)
+    (1 until PlannersTurn.Patience).foreach(_ => looking.timed(true))
+    assert(due == some)
+    looking.paid()
+    assert(due == every)
   }
 }
 

@@ -101,7 +101,7 @@ class FakeGateway:
         self.calls = 0
         self.fail: dict[str, BaseException] = {}
         self.is_alive = True
-        self.watched = False
+        self.watched = self.looks_ahead = False
         self.decisions: list[tuple[str, int]] = []
         self.repeat = False  # whether batches that were handed out come again
 
@@ -133,7 +133,7 @@ class FakeGateway:
 
     def observed(self, query_id: str, after: int, plan_wait_ms: int = 0, look_ahead: bool = False) -> list[ObservedBatch]:
         self._may_fail("observed")
-        self.watched = True
+        self.watched, self.looks_ahead = True, look_ahead
         return [batch for batch in self._committed(query_id) if self.repeat or batch.batch > after]
 
     def _committed(self, query_id: str) -> list[ObservedBatch]:

@@ -10,7 +10,7 @@ import pytest
 from fake_gateway import LEVEL, SKEWED, FakeQuery
 from loop_scene import EAGER, Scene
 from skewless.controller import Pace
-from skewless.errors import CheckpointError
+from skewless.errors import CheckpointError, QueryError
 from skewless.swap_cost import SwapCost
 from skewless.watch import AHEAD_WAIT_MS, Settings
 
@@ -103,6 +103,39 @@ def test_a_look_that_takes_longer_than_its_swap_would_gain_leads_to_none() -> No
     scene.loop.step()
     assert scene.gateway.calls == 3
     assert "too dear" in scene.record().why
+
+
+def test_a_batch_shown_before_the_commit_of_the_last_one_is_heard_of_is_decided_after_it() -> None:
+    scene = Scene(settings=AHEAD)
+    scene.see(LEVEL, 2)
+    scene.query.show(SKEWED)
+    newest = scene.gateway.newest
+    scene.gateway.newest = lambda query_id: 0  # type: ignore[method-assign]
+    scene.loop.step()
+    assert (scene.gateway.calls, scene.gateway.decisions[-1]) == (0, ("query-1", 0))
+    scene.gateway.newest = newest  # type: ignore[method-assign]
+    scene.loop.step()
+    assert (scene.gateway.calls, scene.gateway.decisions[-1]) == (1, ("query-1", 2))
+
+
+def test_nothing_is_swapped_before_anything_tells_what_a_row_costs() -> None:
+    scene = Scene(settings=AHEAD)
+    scene.see({}, 2)
+    scene.query.show(SKEWED)
+    scene.loop.step()
+    assert scene.gateway.calls == 0
+    assert scene.record().why == "waiting: batch 2 is seen, but not yet what a row costs"
+
+
+def test_a_query_that_cannot_take_a_table_is_not_looked_at_either() -> None:
+    scene = Scene(settings=AHEAD)
+    scene.see(LEVEL)
+    assert scene.gateway.looks_ahead
+    scene.gateway.fail["publish"] = QueryError("query 1 cannot take a table: never")
+    scene.query.show(SKEWED)
+    scene.loop.step()
+    scene.see(LEVEL)
+    assert not scene.gateway.looks_ahead
 
 
 def test_trouble_with_a_look_ahead_lets_the_planner_go() -> None:

@@ -236,8 +236,9 @@ def _tracked_rows(batch: ObservedBatch, hashes: Int32s, sources: Int32s) -> tupl
 def _bytes_per_row(batches: Sequence[ObservedBatch], partitions: int) -> Floats:
     rows, size = np.zeros(partitions), np.zeros(partitions)
     for batch in batches:
-        rows += batch.rows
-        size += batch.bytes
+        if batch.bytes.any():  # not known of one that is still to come
+            rows += batch.rows
+            size += batch.bytes
     per_row = np.full(partitions, size.sum() / rows.sum() if rows.any() else 0.0)
     np.divide(size, rows, out=per_row, where=rows > 0)
     return per_row

@@ -142,9 +142,11 @@ class Watch:
     def step(self) -> None:
         """Takes in the batches committed since the last step. Batches found at the first look are remembered but not acted on:
         they may be of an earlier run, and a table is published only to a run that has planned a batch."""
-        newest = self._gateway.newest(self.query_id) if self._settings.wait_ms else -1
-        upcoming = self._gateway.upcoming(self.query_id) if self._settings.look_ahead else None
+        seen = -1
         try:
+            seen = self._gateway.newest(self.query_id) if self._settings.wait_ms else -1
+            upcoming = self._upcoming(seen)
+            seen = seen if upcoming is None else upcoming.batch
             for batch in self._fresh():
                 self._take(batch)
                 if not self._first_look and batch.batch > self._ahead:  # else the next one will be seen before it runs, too
@@ -155,7 +157,17 @@ class Watch:
             self._first_look = False
         finally:
             if self._settings.wait_ms:
-                self._gateway.decided(self.query_id, max(newest, self._ahead))
+                self._gateway.decided(self.query_id, seen)
+
+    def _upcoming(self, newest: int) -> ObservedBatch | None:
+        """The batch that is about to be planned, once the one before it is known to be committed: how a swap in it went must be
+        settled first. That commit is news, and leads to another step."""
+        found = self._gateway.upcoming(self.query_id) if self._looks_ahead else None
+        return found if found is not None and found.batch == newest + 1 else None
+
+    @property
+    def _looks_ahead(self) -> bool:
+        return self._settings.look_ahead and not self._left_alone
 
     def end(self, why: str, look: bool = True) -> None:
         """The run is over: a last look for batches, then no swap is awaited any more. One that is published keeps its pin, and
@@ -184,7 +196,7 @@ class Watch:
     def _fresh(self) -> list[ObservedBatch]:
         """New batches in order, each once, whatever the JVM sends again."""
         settings = self._settings
-        observed = self._gateway.observed(self.query_id, self._last, settings.wait_ms, settings.look_ahead)
+        observed = self._gateway.observed(self.query_id, self._last, settings.wait_ms, self._looks_ahead)
         found = {batch.batch: batch for batch in observed if batch.batch > self._last}
         return [found[number] for number in sorted(found)]
 
@@ -275,6 +287,9 @@ class Watch:
             self._why = f"waiting: batch {batch.batch} ran under epoch {batch.epoch}, epoch {controller.table.epoch} is to come"
             return
         ahead = batch.batch > self._last
+        if ahead and self._timed is None:
+            self._why = f"waiting: batch {batch.batch} is seen, but not yet what a row costs"
+            return
         try:
             snapshot = self._snapshot(controller.table, batch if ahead else None)
         except Exception as error:

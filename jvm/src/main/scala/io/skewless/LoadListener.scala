@@ -165,6 +165,7 @@ final class LoadListener(retainedBatches: Int, tracked: Int) extends SparkListen
       }
     case event: QueryTerminatedEvent =>
       synchronized {
+        shown.remove(event.id.toString) // no other run plans that batch under it
         ended -= event.id.toString
         ended += event.id.toString // last: a query may end several times
         while (ended.size > LoadListener.EndedQueries) forget(ended.head)

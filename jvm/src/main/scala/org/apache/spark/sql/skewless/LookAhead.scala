@@ -7,7 +7,7 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.{ApplyColumnarRulesAndInsertTransitions, CollapseCodegenStages}
+import org.apache.spark.sql.execution.{ApplyColumnarRulesAndInsertTransitions, CollapseCodegenStages, SQLExecution}
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, Exchange, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter
 
@@ -25,7 +25,7 @@ private[skewless] object LookAhead {
     val inputs = exchanges.collect { case exchange: ShuffleExchangeExec if isPlain(exchange, table) => exchange }
     if (inputs.isEmpty || inputs.size != exchanges.size) None
     else
-      described(session.sparkContext, s"Skewless looks ahead: the keys of $batch") {
+      described(session, s"Skewless looks ahead: the keys of $batch") {
         val tracked = SkewlessPlugin.driverOf(session.sparkContext).fold(0)(_.conf.trackedKeys)
         val parts = inputs.flatMap(countedBy(_, SharedTable(table, session.sparkContext), tracked, session).collect())
         val loads = Array.tabulate(table.partitions)(p => parts.map(_._2(p)).sum)
@@ -37,6 +37,7 @@ private[skewless] object LookAhead {
     exchange.outputPartitioning.isInstanceOf[HashPartitioning] &&
       exchange.outputPartitioning.numPartitions == table.partitions &&
       !exchange.child.exists {
+        case node if node.subqueries.nonEmpty => true // a copy of the plan shares them, and their failures
         case _: BroadcastExchangeLike => false
         case node => node.isInstanceOf[Exchange] || node.isInstanceOf[StateStoreWriter]
       }
@@ -65,10 +66,12 @@ private[skewless] object LookAhead {
     }
   }
 
-  private def described[T](context: SparkContext, words: String)(body: => T): T = {
+  /** Under a name for Spark's pages, and with the session's settings, which otherwise reach the tasks of an SQL execution only. */
+  private def described[T](session: SparkSession, words: String)(body: => T): T = {
+    val context = session.sparkContext
     val before = context.getLocalProperty(SparkContext.SPARK_JOB_DESCRIPTION)
     context.setJobDescription(words)
-    try body
+    try SQLExecution.withSQLConfPropagated(session)(body)
     finally context.setJobDescription(before)
   }
 }
@@ -80,24 +83,28 @@ private[skewless] object LookAhead {
 private[skewless] final class LookingAhead(maxShare: => Double) {
   import LookingAhead._
 
-  @volatile private var lookMs = 0L
-  @volatile private var failures, idle = 0
+  private var lookMs = 0L
+  private var failures, idle = 0
   @volatile var batchMs = 0L
 
-  def due(batchId: Long): Boolean =
+  def due(batchId: Long): Boolean = synchronized {
     if (failures >= PlannersTurn.Patience || lookMs > maxShare * batchMs.max(1)) batchId % PlannersTurn.Probe == 0
     else idle < PlannersTurn.Patience || batchId % Idle == 0
+  }
 
   /** Notes how long a look takes, and whether it went well. */
   def timed(look: => Boolean): Unit = {
     val started = System.nanoTime()
-    if (look) { failures = 0; idle += 1 }
-    else failures += 1
-    lookMs = (System.nanoTime() - started) / 1000000
+    val well = look
+    synchronized {
+      failures = if (well) 0 else failures + 1
+      if (well) idle += 1
+      lookMs = (System.nanoTime() - started) / 1000000
+    }
   }
 
   /** The last look led to a swap. */
-  def paid(): Unit = idle = 0
+  def paid(): Unit = synchronized { idle = 0 }
 }
 
 private[skewless] object LookingAhead {

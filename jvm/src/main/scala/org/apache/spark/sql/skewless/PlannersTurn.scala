@@ -34,7 +34,10 @@ private[skewless] final class PlannersTurn(lock: AnyRef, maxMs: => Long) {
     try
       while (decidedTo < needed && System.nanoTime() < until && maxMs > 0)
         lock.wait(1L.max(NANOSECONDS.toMillis(until - System.nanoTime())))
-    finally waiting = -1
+    finally {
+      waiting = -1
+      shownTo = -1
+    }
     missed = if (decidedTo < needed) missed + 1 else 0
   }
 

@@ -197,16 +197,19 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   /** Counts what a batch holds and shows it to the loop. The lock is not held meanwhile: counting is a Spark job. */
   def lookAhead(batchId: Long)(count: Table => Option[Upcoming]): Unit = {
     val wanted = synchronized(mayWait(batchId) && turn.waits(batchId) && lookingAhead.due(batchId))
-    if (wanted) lookingAhead.timed(attempt("look ahead: the batch is routed by what was before it") {
-      val (started, known) = (System.nanoTime(), synchronized(pinLog.tableAt(batchId)))
-      for {
-        driver <- SkewlessPlugin.driverOf(execution.sparkSession.sparkContext)
-        found <- stateShape.collect { case StateShape.Routable(n) => known.getOrElse(Table.empty(n)) }.flatMap(count)
-      } {
-        synchronized(turn.shown(batchId))
-        driver.listener.show(execution.id.toString, batchId, found, (System.nanoTime() - started) / 1000000)
-      }
-    })
+    if (wanted) lookingAhead.timed(attempt("look ahead: the batch is routed by what was before it")(show(batchId, count)))
+    if (wanted && !execution.isActive) throw new InterruptedException("the query was stopped while it looked ahead")
+  }
+
+  private def show(batchId: Long, count: Table => Option[Upcoming]): Unit = {
+    val (started, known) = (System.nanoTime(), synchronized(pinLog.tableAt(batchId)))
+    for {
+      driver <- SkewlessPlugin.driverOf(execution.sparkSession.sparkContext)
+      found <- stateShape.collect { case StateShape.Routable(n) => known.getOrElse(Table.empty(n)) }.flatMap(count)
+    } {
+      synchronized(turn.shown(batchId))
+      driver.listener.show(execution.id.toString, batchId, found, (System.nanoTime() - started) / 1000000)
+    }
   }
 
   /** State that a table has placed must be read by that table: a plan that cannot stops the query. */
@@ -322,7 +325,12 @@ private[skewless] final class QueryTables(val execution: StreamExecution) extend
   /** Whether it went well. */
   private def attempt(what: String)(body: => Unit): Boolean =
     try { body; true }
-    catch { case NonFatal(e) => logWarning(s"query ${execution.id}: could not $what", e); false }
+    catch {
+      case NonFatal(e) =>
+        if (execution.isActive) logWarning(s"query ${execution.id}: could not $what", e)
+        else logInfo(s"query ${execution.id} has stopped and could not $what: $e")
+        false
+    }
 
   def latest: Option[Table] = synchronized(pinLog.latest)
 

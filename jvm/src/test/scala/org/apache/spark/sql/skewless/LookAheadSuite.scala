@@ -8,6 +8,7 @@ import scala.collection.concurrent.TrieMap
 
 import io.skewless.{ObservedBatch, SkewlessPlugin, Table}
 import org.apache.spark.TaskContext
+import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.streaming.StreamingQuery
 import org.scalatest.funsuite.AnyFunSuite
@@ -48,10 +49,10 @@ class LookAheadSuite extends AnyFunSuite with StatefulRun {
     override def close(): Unit = { over = true; thread.join(); RunningQueries.unwatch() }
   }
 
-  private def withLoop(query: StreamingQuery, keys: Seq[String])(body: Loop => Unit): Unit = {
+  private def withLoop(query: StreamingQuery, keys: Seq[String])(body: Loop => Unit): Loop = {
     val moved = hashes(batches, keys: _*)
     val loop = new Loop(query, batch => table(moved, 1 + batch.toInt % 2))
-    try body(loop)
+    try { body(loop); loop }
     finally loop.close()
   }
 
@@ -106,13 +107,36 @@ class LookAheadSuite extends AnyFunSuite with StatefulRun {
   private def sides(operator: Operator): Int =
     if (operator.name.startsWith("stream-stream join") || operator.name.startsWith("union")) 2 else 1
 
+  private def shownOf(query: DataFrame => DataFrame): Int = {
+    val expected = plain(query, "update", batches)
+    withRun(query, "update", ours) { run =>
+      val running = run.start()
+      val loop = withLoop(running, Seq("k")) { _ =>
+        feed(run, running, batches)
+        same(run.outcome, expected)
+      }
+      loop.shown.size
+    }
+  }
+
+  test("a look ahead runs with the settings of the session") {
+    val doubled = (df: DataFrame) => df.withColumn("m", map_from_arrays(array(lit(1), lit(1)), array(col("v"), col("v"))))
+    withConf("spark.sql.mapKeyDedupPolicy" -> "LAST_WIN") {
+      assert(shownOf(df => doubled(df).groupBy("k").agg(sum(element_at(col("m"), 1)))) == batches.size - 1)
+    }
+  }
+
+  test("a step with a subquery on the way to the shuffle is not run twice") {
+    assert(shownOf(_.where("v >= (SELECT min(id) FROM range(3))").groupBy("k").count()) == 0)
+  }
+
   test("a look ahead that fails leaves the query alone, and is not tried for ever") {
     failures.set(0)
     val fails = udf { (v: Long) =>
       if (looksAhead) { failures.incrementAndGet(); throw new IllegalStateException("injected") }
       v
     }
-    val query = (df: org.apache.spark.sql.DataFrame) => df.withColumn("v", fails(col("v"))).groupBy("k").agg(sum("v"))
+    val query = (df: DataFrame) => df.withColumn("v", fails(col("v"))).groupBy("k").agg(sum("v"))
     val many = input(9)
     val expected = plain(query, "update", many)
     withRun(query, "update", ours) { run =>
@@ -127,7 +151,7 @@ class LookAheadSuite extends AnyFunSuite with StatefulRun {
   }
 
   test("a query that is stopped while it looks ahead starts again where it was") {
-    val query = (df: org.apache.spark.sql.DataFrame) => df.withColumn("v", holding(col("v"))).groupBy("k").agg(sum("v"))
+    val query = (df: DataFrame) => df.withColumn("v", holding(col("v"))).groupBy("k").agg(sum("v"))
     val expected = plain(query, "update", batches)
     withRun(query, "update", ours) { run =>
       val first = run.start()

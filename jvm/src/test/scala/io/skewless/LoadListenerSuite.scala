@@ -1,12 +1,14 @@
 package io.skewless
 
 import java.nio.file.Files
+import java.util.UUID
 import java.util.concurrent.atomic.AtomicInteger
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.{DataFrame, Dataset, Encoders, Row}
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.skewless.{Routing, SparkPrivate}
+import org.apache.spark.sql.streaming.StreamingQueryListener.QueryTerminatedEvent
 import org.scalatest.funsuite.AnyFunSuite
 
 /** The load of each partition ties to the rows that are really in it, whatever Spark did to get them there. */
@@ -137,6 +139,20 @@ class LoadListenerSuite extends AnyFunSuite with TestSpark {
     (1 to 5).foreach(i => small.register(i.toLong, new BatchLoads("a", i.toLong, 0, n), ReadCounters(-1, Nil)))
     small.register(9L, new BatchLoads("b", 0, 0, n), ReadCounters(-1, Nil))
     assert(small.loads("a").map(_.batchId) == Seq(4, 5) && small.loads("b").map(_.batchId) == Seq(0) && small.loads("c").isEmpty)
+  }
+
+  test("queries that ended long ago are forgotten, those that run or have just ended are not") {
+    val listener = new LoadListener(retainedBatches = 2, tracked = 64)
+    val ids = Seq.fill(LoadListener.EndedQueries + 3)(UUID.randomUUID())
+    def ends(id: UUID): Unit = listener.onOtherEvent(new QueryTerminatedEvent(id, UUID.randomUUID(), None))
+    def runs(id: UUID, at: Long): Unit =
+      listener.register(at, new BatchLoads(id.toString, at, 0, n), ReadCounters(-1, Nil))
+    ids.zipWithIndex.foreach { case (id, i) => runs(id, i.toLong) }
+    ids.foreach(ends)
+    assert(ids.map(id => listener.loads(id.toString).size) == Seq(0, 0, 0) ++ Seq.fill(LoadListener.EndedQueries)(1))
+    runs(ids(3), 100) // started again
+    (1 to LoadListener.EndedQueries).foreach(_ => ends(UUID.randomUUID()))
+    assert(ids.map(id => listener.loads(id.toString).size).sum == 2 && listener.loads(ids(3).toString).size == 2)
   }
 
   test("rows are counted without user code: typed maps above the exchange change nothing") {

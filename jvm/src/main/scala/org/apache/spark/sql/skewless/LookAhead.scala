@@ -78,17 +78,18 @@ private[skewless] object LookAhead {
 
 /**
  * Whether looking ahead is worth it for one run. Every batch is looked at while that leads to swaps; after three looks in a row that did
- * not, every fifth. While the last look took more than a share of a batch, or the last three failed, every twentieth.
+ * not, every fifth. While the last two looks both took more than a share of a batch, or the last three failed, every twentieth.
  */
 private[skewless] final class LookingAhead(maxShare: => Double) {
   import LookingAhead._
 
-  private var lookMs = 0L
+  private var lookMs = (0L, 0L) // the last two: the first of a run loads classes and compiles code
   private var failures, idle = 0
   @volatile var batchMs = 0L
 
   def due(batchId: Long): Boolean = synchronized {
-    if (failures >= PlannersTurn.Patience || lookMs > maxShare * batchMs.max(1)) batchId % PlannersTurn.Probe == 0
+    if (failures >= PlannersTurn.Patience || lookMs._1.min(lookMs._2) > maxShare * batchMs.max(1))
+      batchId % PlannersTurn.Probe == 0
     else idle < PlannersTurn.Patience || batchId % Idle == 0
   }
 
@@ -99,7 +100,7 @@ private[skewless] final class LookingAhead(maxShare: => Double) {
     synchronized {
       failures = if (well) 0 else failures + 1
       if (well) idle += 1
-      lookMs = (System.nanoTime() - started) / 1000000
+      lookMs = (lookMs._2, (System.nanoTime() - started) / 1000000)
     }
   }
 

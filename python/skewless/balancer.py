@@ -129,7 +129,8 @@ def balance(
                     the batch after it if it comes too late)
     look_ahead      count the keys of each batch before it is routed, and make its table from them: for batches that are long
                     and keys that change from one to the next. Reads the input up to the shuffle a second time, and waits
-                    up to plan_wait_ms (2 seconds if that is 0) for the plan
+                    up to plan_wait_ms (2 seconds if that is 0) for the plan. A query whose input is shuffled or keeps state
+                    before that is planned from the past
 
     A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
     """

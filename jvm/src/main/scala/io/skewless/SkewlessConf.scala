@@ -3,11 +3,14 @@ package io.skewless
 import org.apache.spark.SparkConf
 
 /** One typed setting: its key, default, how its text is read, and what the generated page says of it. */
-final case class Setting[T](key: String, default: T, range: String, doc: String)(val read: String => Option[T])
+final case class Setting[T](key: String, default: T, range: String, doc: String)(
+    val read: String => Option[T]
+)
 
 /**
- * The settings `spark.skewless.*`, read once from the SparkConf when the application starts: a `SET` in a shared session cannot
- * change them. An unknown key, a wrong type and a number out of its range are errors, so a typing mistake never passes silently.
+ * The settings `spark.skewless.*`, read once from the SparkConf when the application starts: a `SET` in a
+ * shared session cannot change them. An unknown key, a wrong type and a number out of its range are errors,
+ * so a typing mistake never passes silently.
  */
 final class SkewlessConf(pairs: Map[String, String]) {
   import SkewlessConf._
@@ -15,7 +18,8 @@ final class SkewlessConf(pairs: Map[String, String]) {
   private def get[T](setting: Setting[T]): T = pairs.get(setting.key).fold(setting.default) { text =>
     setting.read(text.trim).getOrElse {
       throw SkewlessException.setting(
-        s"${setting.key} is \"$text\". It takes ${setting.range}. Correct it, or leave it out for ${setting.default}."
+        s"${setting.key} is \"$text\". It takes ${setting.range}. Correct it, or leave it out for " +
+          s"${setting.default}."
       )
     }
   }
@@ -31,7 +35,8 @@ final class SkewlessConf(pairs: Map[String, String]) {
   def checkSize(entries: Int): Unit =
     if (entries > maxEntries)
       throw SkewlessException.table(
-        s"the table has $entries entries, ${MaxEntries.key} allows $maxEntries. Keep the hottest keys, or raise the setting; the old " +
+        s"the table has $entries entries, ${MaxEntries.key} allows $maxEntries. Keep the hottest keys, or " +
+          "raise the setting; the old " +
           "table stays in force."
       )
 }
@@ -44,7 +49,8 @@ object SkewlessConf {
     default = 100000,
     from = 0,
     to = 10000000,
-    "Most entries that a published table may have. An entry takes 8 bytes in the table's bytes and about 16 to 32 in each executor."
+    "Most entries that a published table may have. An entry takes 8 bytes in the table's bytes and about " +
+      "16 to 32 in each executor."
   )
 
   val RetainedBatches: Setting[Int] = count(
@@ -60,15 +66,18 @@ object SkewlessConf {
     default = 2048,
     from = 64,
     to = 65536,
-    "How many keys the sketch of one map task holds while a loop watches the query; taken down to a power of two. A key's rows are " +
+    "How many keys the sketch of one map task holds while a loop watches the query; taken down to a power " +
+      "of two. A key's rows are " +
       "known to within 3.5 / this number of all rows. A task sends up to 12 bytes a key to the driver."
   )
 
   val KeyValues: Setting[Boolean] = flag(
     "spark.skewless.observe.keyValues",
     default = false,
-    "Whether the values of hot keys, up to 64 characters each, are shown beside their hashes in status, report and log lines while a " +
-      "loop watches the query. Off, no value leaves its task. On, a task sends the values of the keys that stand out in it to the " +
+    "Whether the values of hot keys, up to 64 characters each, are shown beside their hashes in status, " +
+      "report and log lines while a " +
+      "loop watches the query. Off, no value leaves its task. On, a task sends the values of the keys that " +
+      "stand out in it to the " +
       "driver."
   )
 
@@ -77,7 +86,9 @@ object SkewlessConf {
   def apply(conf: SparkConf): SkewlessConf = {
     val pairs = conf.getAll.filter(_._1.startsWith(Prefix)).toMap
     pairs.keys.toSeq.sorted.find(key => !All.exists(_.key == key)).foreach { key =>
-      throw SkewlessException.setting(s"there is no setting $key. The settings are: ${All.map(_.key).mkString(", ")}.")
+      throw SkewlessException.setting(
+        s"there is no setting $key. The settings are: ${All.map(_.key).mkString(", ")}."
+      )
     }
     new SkewlessConf(pairs)
   }
@@ -90,7 +101,8 @@ object SkewlessConf {
       "",
       "Generated from `SkewlessConf.scala` by `make docs`; do not edit by hand.",
       "",
-      "Set them before the session starts, as any static Spark setting. Unknown `spark.skewless.*` keys are refused.",
+      "Set them before the session starts, as any static Spark setting. Unknown `spark.skewless.*` keys " +
+        "are refused.",
       "",
       "| setting | default | takes | meaning |",
       "|---|---|---|---|"
@@ -98,7 +110,9 @@ object SkewlessConf {
   }
 
   private def count(key: String, default: Int, from: Int, to: Int, doc: String): Setting[Int] =
-    Setting(key, default, s"a whole number from $from to $to", doc)(text => text.toIntOption.filter(n => n >= from && n <= to))
+    Setting(key, default, s"a whole number from $from to $to", doc)(text =>
+      text.toIntOption.filter(n => n >= from && n <= to)
+    )
 
   private def flag(key: String, default: Boolean, doc: String): Setting[Boolean] =
     Setting(key, default, "true or false", doc)(_.toBooleanOption)

@@ -2,34 +2,40 @@ package io.skewless
 
 import java.util.{Collections, Map => JMap}
 
+import io.skewless.observe.{Application, BatchListener, QueryMetrics}
+import io.skewless.table.SharedTable
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
-import org.apache.spark.sql.skewless.{SharedTable, SwapListener}
+import org.apache.spark.sql.skewless.query.QueryRegistry
 
-/** `spark.plugins`: the driver's part checks settings and listens to tasks; the executors' part checks that they run the same jar. */
+/**
+ * `spark.plugins`: the driver's part checks settings and listens to tasks; the executors' part checks that
+ * they run the same jar.
+ */
 class SkewlessPlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new SkewlessDriver
   override def executorPlugin(): ExecutorPlugin = new SkewlessExecutor
 }
 
 final class SkewlessDriver extends DriverPlugin {
-  var conf: SkewlessConf = _
-  var listener: LoadListener = _
-  var metrics: QueryMetrics = _
+  private var context: SparkContext = _
+  private var metrics: QueryMetrics = _
 
   override def init(context: SparkContext, plugin: PluginContext): JMap[String, String] = {
     SparkLine.check(context.version)
-    conf = SkewlessConf(context.getConf)
-    listener = new LoadListener(conf.retainedBatches, conf.trackedKeys)
+    this.context = context
+    val conf = SkewlessConf(context.getConf)
+    val listener = new BatchListener(conf.retainedBatches, conf.trackedKeys, QueryRegistry.of(context))
     metrics = new QueryMetrics(plugin.metricRegistry())
     context.addSparkListener(listener)
-    context.addSparkListener(new SwapListener)
-    SkewlessPlugin.running = Some(context -> this)
+    Application.start(context, new Application(conf, listener, metrics))
     Collections.singletonMap(SkewlessExecutor.VersionKey, SparkLine.JarVersion)
   }
 
+  /** Nothing of the application may be found by the next one in this process. */
   override def shutdown(): Unit = {
-    SkewlessPlugin.running = None
+    Application.stop()
+    QueryRegistry.forget(context)
     if (metrics != null) metrics.clear()
     SharedTable.forget()
   }
@@ -41,18 +47,12 @@ final class SkewlessExecutor extends ExecutorPlugin {
     val driver = fromDriver.get(SkewlessExecutor.VersionKey)
     if (driver != SparkLine.JarVersion)
       throw SkewlessException.version(
-        s"the driver runs Skewless $driver, this executor ${SparkLine.JarVersion}. Remove the other jar from the executor's class path."
+        s"the driver runs Skewless $driver, this executor ${SparkLine.JarVersion}. Remove the other jar " +
+          "from the executor's class path."
       )
   }
 }
 
 object SkewlessExecutor {
   val VersionKey = "jarVersion"
-}
-
-object SkewlessPlugin {
-  @volatile private[skewless] var running: Option[(SparkContext, SkewlessDriver)] = None
-
-  /** The plugin of this application, if it was switched on. */
-  def driverOf(context: SparkContext): Option[SkewlessDriver] = running.collect { case (`context`, driver) => driver }
 }

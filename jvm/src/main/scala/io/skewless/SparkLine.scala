@@ -10,7 +10,8 @@ object SparkLine {
   def check(running: String = org.apache.spark.SPARK_VERSION): Unit =
     if (!running.startsWith(Served + "."))
       throw SkewlessException.version(
-        s"this Skewless jar ($JarVersion) serves Spark $Served, the running Spark is $running. Install pyspark $Served.x, or take " +
+        s"this Skewless jar ($JarVersion) serves Spark $Served, the running Spark is $running. Install " +
+          s"pyspark $Served.x, or take " +
           "the jar for your Spark."
       )
 }

@@ -2,6 +2,7 @@ package io.skewless
 
 import scala.util.Random
 
+import io.skewless.table.Table
 import org.apache.spark.{HashPartitioner, ShuffleDependency}
 import org.apache.spark.rdd.RDD
 import org.scalatest.funsuite.AnyFunSuite
@@ -29,8 +30,18 @@ class RoutedPartitionerSuite extends AnyFunSuite with TestSpark {
       true,
       ()
     ) ++
-      Seq[Any](BigDecimal("1.50"), Some(3), None, (1, "x"), List(1, 2), Map(1 -> 2), java.time.LocalDate.of(1500, 1, 1)) ++
-      Seq.fill(500)(random.nextInt()) ++ Seq.fill(500)(random.nextLong()) ++ Seq.fill(500)(random.nextString(random.nextInt(9)))
+      Seq[Any](
+        BigDecimal("1.50"),
+        Some(3),
+        None,
+        (1, "x"),
+        List(1, 2),
+        Map(1 -> 2),
+        java.time.LocalDate.of(1500, 1, 1)
+      ) ++
+      Seq.fill(500)(random.nextInt()) ++ Seq.fill(500)(random.nextLong()) ++ Seq.fill(500)(
+        random.nextString(random.nextInt(9))
+      )
   }
 
   private def hashOf(key: Any): Int = if (key == null) 0 else key.hashCode
@@ -51,7 +62,8 @@ class RoutedPartitionerSuite extends AnyFunSuite with TestSpark {
   }
 
   test("a move takes only its own key") {
-    val (routed, plain) = (new RoutedPartitioner(Table(7, Map("a".hashCode -> Seq(5)))), new HashPartitioner(7))
+    val (routed, plain) =
+      (new RoutedPartitioner(Table(7, Map("a".hashCode -> Seq(5)))), new HashPartitioner(7))
     assert(plain.getPartition("a") != 5)
     keys.foreach(key => assert(routed.getPartition(key) == (if (key == "a") 5 else plain.getPartition(key))))
   }
@@ -60,9 +72,15 @@ class RoutedPartitionerSuite extends AnyFunSuite with TestSpark {
     val routed = new RoutedPartitioner(Table(7, Map(1 -> Seq(2)), epoch = 3))
     val twin = new RoutedPartitioner(Table(7, Map(1 -> Seq(2)), epoch = 3))
     assert(routed == twin && routed.hashCode == twin.hashCode)
-    Seq(Table(7, Map(1 -> Seq(3)), epoch = 3), Table(8, Map(1 -> Seq(2)), epoch = 3), Table(7, Map(1 -> Seq(2)), epoch = 4))
+    Seq(
+      Table(7, Map(1 -> Seq(3)), epoch = 3),
+      Table(8, Map(1 -> Seq(2)), epoch = 3),
+      Table(7, Map(1 -> Seq(2)), epoch = 4)
+    )
       .foreach(table => assert(routed != new RoutedPartitioner(table)))
-    assert(routed != new HashPartitioner(7) && new HashPartitioner(7) != new RoutedPartitioner(Table.empty(7)))
+    assert(
+      routed != new HashPartitioner(7) && new HashPartitioner(7) != new RoutedPartitioner(Table.empty(7))
+    )
   }
 
   test("a table with splits is refused") {
@@ -71,7 +89,9 @@ class RoutedPartitionerSuite extends AnyFunSuite with TestSpark {
   }
 
   private def shuffles(rdd: RDD[_]): Set[Int] = rdd.dependencies.flatMap { dependency =>
-    shuffles(dependency.rdd) ++ Some(dependency).collect { case shuffle: ShuffleDependency[_, _, _] => shuffle.shuffleId }
+    shuffles(dependency.rdd) ++ Some(dependency).collect { case shuffle: ShuffleDependency[_, _, _] =>
+      shuffle.shuffleId
+    }
   }.toSet
 
   private def pairs(value: String): RDD[(Int, String)] =
@@ -80,7 +100,10 @@ class RoutedPartitionerSuite extends AnyFunSuite with TestSpark {
   test("two RDDs routed alike join without another shuffle, and right") {
     val table = Table(5, (0 until 50).map(key => key -> Seq((key * 7 + 1) % 5)).toMap)
     val (left, right) =
-      (pairs("l").partitionBy(new RoutedPartitioner(table)), pairs("r").partitionBy(new RoutedPartitioner(table)))
+      (
+        pairs("l").partitionBy(new RoutedPartitioner(table)),
+        pairs("r").partitionBy(new RoutedPartitioner(table))
+      )
     val joined = left.join(right)
     assert(shuffles(joined) == shuffles(left) ++ shuffles(right) && shuffles(joined).size == 2)
     assert(joined.collect().toSet == pairs("l").join(pairs("r")).collect().toSet)

@@ -13,7 +13,9 @@ class SkewlessConfSuite extends AnyFunSuite {
   private def refused(pairs: (String, String)*): String = refusal("SettingError")(read(pairs: _*)).getMessage
 
   test("without settings every setting has its default") {
-    assert(read().maxEntries == SkewlessConf.MaxEntries.default && read().retainedBatches == SkewlessConf.RetainedBatches.default)
+    assert(
+      read().maxEntries == SkewlessConf.MaxEntries.default && read().retainedBatches == SkewlessConf.RetainedBatches.default
+    )
   }
 
   test("a setting is read, spaces around it are not") {
@@ -23,11 +25,21 @@ class SkewlessConfSuite extends AnyFunSuite {
 
   test("an unknown key is refused, with the known ones") {
     val message = refused("spark.skewless.table.maxEntry" -> "3000")
-    assert(message.contains("spark.skewless.table.maxEntry") && SkewlessConf.All.forall(s => message.contains(s.key)), message)
+    assert(
+      message.contains("spark.skewless.table.maxEntry") && SkewlessConf.All.forall(s =>
+        message.contains(s.key)
+      ),
+      message
+    )
   }
 
   test("keys of others are none of our business") {
-    assert(read("spark.skewlessly" -> "x", "spark.sql.skewless" -> "y").maxEntries == SkewlessConf.MaxEntries.default)
+    assert(
+      read(
+        "spark.skewlessly" -> "x",
+        "spark.sql.skewless" -> "y"
+      ).maxEntries == SkewlessConf.MaxEntries.default
+    )
   }
 
   test("a value of the wrong type is refused, with what the setting takes") {
@@ -51,7 +63,10 @@ class SkewlessConfSuite extends AnyFunSuite {
   }
 
   test("docs/configuration.md is the generated page") {
-    assert(Files.readString(Repository.file("docs/configuration.md")) == SkewlessConf.page, "write it anew with make docs")
+    assert(
+      Files.readString(Repository.file("docs/configuration.md")) == SkewlessConf.page,
+      "write it anew with make docs"
+    )
     SkewlessConf.All.foreach(setting => assert(SkewlessConf.page.contains(setting.key)))
   }
 }

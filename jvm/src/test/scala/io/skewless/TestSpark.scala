@@ -1,12 +1,14 @@
 package io.skewless
 
+import io.skewless.observe.Application
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.skewless.{HaltingFileSystem, QuickLocalFileSystem, SkewlessExtensions}
 import org.scalatest.Assertions
 
 /**
- * One local session with plugin and extension for all suites that need Spark: they run one after another in one JVM, and starting a
- * session is what costs time. A suite that changes a setting gives it back with `withConf`.
+ * One local session with plugin and extension for all suites that need Spark: they run one after another in
+ * one JVM, and starting a session is what costs time. A suite that changes a setting gives it back with
+ * `withConf`.
  */
 trait TestSpark { this: Assertions =>
 
@@ -40,6 +42,15 @@ object TestSpark {
     .config("spark.hadoop.fs.halt.impl", classOf[HaltingFileSystem].getName)
     .config(QuickLocalFileSystem.conf)
     .getOrCreate()
+
+  /** Runs the body under other settings of Skewless than the application was started with. */
+  def withApplicationConf[T](conf: SkewlessConf)(body: => T): T = {
+    val context = session.sparkContext
+    val before = Application.of(context).get
+    Application.start(context, new Application(conf, before.listener, before.metrics))
+    try body
+    finally Application.start(context, before)
+  }
 }
 
 object Refusals extends Assertions {

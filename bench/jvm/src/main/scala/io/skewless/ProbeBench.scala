@@ -7,8 +7,8 @@ import scala.util.Random
 import org.openjdk.jmh.annotations._
 
 /**
- * The table's probe, a row: `sbt 'benchJvm/Jmh/run'`. `plain` is hash mod n as Spark computes it, for comparison; rows are random, so
- * nearly all of them are cold; `hits` are rows that all have an entry.
+ * The table's probe, a row: `sbt 'benchJvm/Jmh/run'`. `plain` is hash mod n as Spark computes it, for
+ * comparison; rows are random, so nearly all of them are cold; `hits` are rows that all have an entry.
  */
 @State(Scope.Thread)
 @BenchmarkMode(Array(Mode.AverageTime))

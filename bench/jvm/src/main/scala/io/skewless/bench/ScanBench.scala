@@ -12,10 +12,12 @@ import org.openjdk.jmh.annotations._
 import org.rocksdb._
 
 /**
- * What finding the rows that move would cost, a store of 125,000 keys with 500 bytes each, 1 % of which move; and what keeping an index
- * costs a batch that puts 12,500 rows. On RocksDB alone, with Spark's options: `sbt 'benchJvm/Jmh/run ScanBench'`.
+ * What finding the rows that move would cost, a store of 125,000 keys with 500 bytes each, 1 % of which move;
+ * and what keeping an index costs a batch that puts 12,500 rows. On RocksDB alone, with Spark's options: `sbt
+ * 'benchJvm/Jmh/run ScanBench'`.
  *
- * The scans build on each other: each benchmark does what the one before it does, and one thing more. Notes in docs/design/0003.
+ * The scans build on each other: each benchmark does what the one before it does, and one thing more. Notes
+ * in docs/design/0003.
  */
 @State(Scope.Thread)
 @BenchmarkMode(Array(Mode.AverageTime))
@@ -35,7 +37,8 @@ class ScanBench {
   private var unlogged: WriteOptions = _
   private val random = new Random(7)
   private val value = new Array[Byte](520)
-  private val hash = UnsafeProjection.create(Seq(new Murmur3Hash(Seq(BoundReference(0, LongType, nullable = true)))))
+  private val hash =
+    UnsafeProjection.create(Seq(new Murmur3Hash(Seq(BoundReference(0, LongType, nullable = true)))))
   private val row = new UnsafeRow(1)
   private val buffer = ByteBuffer.allocateDirect(64)
   private var fresh = Keys.toLong
@@ -45,8 +48,14 @@ class ScanBench {
     quiet = new ReadOptions().setFillCache(false)
     unlogged = new WriteOptions().setDisableWAL(true)
     folder = Files.createTempDirectory("skewless-scan-bench")
-    val format = new BlockBasedTableConfig().setBlockSize(4 * 1024).setFilterPolicy(new BloomFilter()).setFormatVersion(5)
-    options = new Options().setCreateIfMissing(true).setCompressionType(CompressionType.LZ4_COMPRESSION).setTableFormatConfig(format)
+    val format = new BlockBasedTableConfig()
+      .setBlockSize(4 * 1024)
+      .setFilterPolicy(new BloomFilter())
+      .setFormatVersion(5)
+    options = new Options()
+      .setCreateIfMissing(true)
+      .setCompressionType(CompressionType.LZ4_COMPRESSION)
+      .setTableFormatConfig(format)
     store = RocksDB.open(options, folder.resolve("plain").toString)
     indexed = RocksDB.open(options, folder.resolve("index").toString)
     random.nextBytes(value)
@@ -59,11 +68,14 @@ class ScanBench {
 
   @TearDown def tearDown(): Unit = {
     Seq(store, indexed).foreach(_.close())
-    Using.resource(Files.walk(folder))(_.sorted(java.util.Comparator.reverseOrder[Path]()).forEach(Files.delete(_)))
+    Using.resource(Files.walk(folder))(
+      _.sorted(java.util.Comparator.reverseOrder[Path]()).forEach(Files.delete(_))
+    )
   }
 
   /** As Spark's encoder has it: a version byte, then the row. */
-  private def key(k: Long): Array[Byte] = ByteBuffer.allocate(17).put(0: Byte).putLong(0).putLong(java.lang.Long.reverseBytes(k)).array()
+  private def key(k: Long): Array[Byte] =
+    ByteBuffer.allocate(17).put(0: Byte).putLong(0).putLong(java.lang.Long.reverseBytes(k)).array()
 
   private def hashOf(key: Array[Byte]): Int = {
     row.pointTo(key, org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET + 1, key.length - 1)
@@ -86,7 +98,8 @@ class ScanBench {
   @Benchmark def stepAndKeyInPlace(): Int = scan { iterator => buffer.clear(); iterator.key(buffer) }
   @Benchmark def stepAndKey(): Int = scan(_.key().length)
   @Benchmark def stepKeyAndHash(): Int = scan(iterator => hashOf(iterator.key()))
-  @Benchmark def stepKeyHashAndValue(): Int = scan(iterator => hashOf(iterator.key()) + iterator.value().length)
+  @Benchmark def stepKeyHashAndValue(): Int =
+    scan(iterator => hashOf(iterator.key()) + iterator.value().length)
 
   /** Each moved hash is sought in the index, its key read, and the row fetched by it. */
   @Benchmark def byIndex(): Int = Using.resource(indexed.newIterator(quiet)) { iterator =>
@@ -101,7 +114,10 @@ class ScanBench {
     found
   }
 
-  /** A batch's puts of keys that are there, as Spark makes them: it looks whether the key is new, to count keys. */
+  /**
+   * A batch's puts of keys that are there, as Spark makes them: it looks whether the key is new, to count
+   * keys.
+   */
   @Benchmark def putKnown(): Int = puts(_ => random.nextInt(Keys).toLong, index = false)
   @Benchmark def putKnownIndexed(): Int = puts(_ => random.nextInt(Keys).toLong, index = true)
   @Benchmark def putNew(): Int = puts(_ => { fresh += 1; fresh }, index = false)

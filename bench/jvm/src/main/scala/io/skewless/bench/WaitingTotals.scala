@@ -6,8 +6,9 @@ import org.apache.spark.sql.{DataFrame, Encoders, SparkSession}
 import org.apache.spark.sql.streaming.{GroupState, GroupStateTimeout, OutputMode}
 
 /**
- * The query of `bench/streams.py`: rows counted by key in `flatMapGroupsWithState`, with a service time a row that is a wait. In Scala
- * because a Python function costs about as much processor time a key as the waits of many rows, and the machine has two cores.
+ * The query of `bench/streams.py`: rows counted by key in `flatMapGroupsWithState`, with a service time a row
+ * that is a wait. In Scala because a Python function costs about as much processor time a key as the waits of
+ * many rows, and the machine has two cores.
  */
 object WaitingTotals {
 

@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import org.apache.spark.sql.execution.exchange.{ShuffleExchangeExec, ShuffleExchangeLike}
+import org.apache.spark.sql.skewless.route.{PrepareBatch, RoutedPartitioning, RoutedRepartitionStrategy}
 
 /** `spark.sql.extensions`: teaches a session to plan routed exchanges. Applied once a session. */
 class SkewlessExtensions extends (SparkSessionExtensions => Unit) {
@@ -15,7 +16,8 @@ class SkewlessExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPlannerStrategy(session => RoutedRepartitionStrategy(session.asInstanceOf[SparkSession]))
     extensions.injectColumnar(session =>
       new ColumnarRule {
-        override def preColumnarTransitions: Rule[SparkPlan] = RoutedState(session.asInstanceOf[SparkSession])
+        override def preColumnarTransitions: Rule[SparkPlan] =
+          PrepareBatch(session.asInstanceOf[SparkSession])
         override def postColumnarTransitions: Rule[SparkPlan] = OnlySparksExchange
       }
     )
@@ -23,8 +25,9 @@ class SkewlessExtensions extends (SparkSessionExtensions => Unit) {
 }
 
 /**
- * Refuses a plan in which another plugin has put an exchange of its own in place of a routed one: it would take the routed
- * partitioning for a plain hash and route rows by its own. Runs after every other columnar rule.
+ * Refuses a plan in which another plugin has put an exchange of its own in place of a routed one: it would
+ * take the routed partitioning for a plain hash and route rows by its own. Runs after every other columnar
+ * rule.
  */
 private[skewless] object OnlySparksExchange extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan = {
@@ -32,7 +35,8 @@ private[skewless] object OnlySparksExchange extends Rule[SparkPlan] {
       case _: ShuffleExchangeExec =>
       case other: ShuffleExchangeLike if other.outputPartitioning.isInstanceOf[RoutedPartitioning] =>
         throw SkewlessException.session(
-          s"another plugin replaced a routed exchange by ${other.getClass.getName}, which does not know the table. Switch that " +
+          s"another plugin replaced a routed exchange by ${other.getClass.getName}, which does not know " +
+            "the table. Switch that " +
             "plugin's shuffle off, or do not use skewless.repartition with it."
         )
       case _ =>

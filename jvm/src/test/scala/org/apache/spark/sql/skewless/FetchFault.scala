@@ -19,13 +19,17 @@ import org.apache.spark.sql.types.{DataType, IntegerType}
 import org.apache.spark.storage.BlockManagerId
 
 /**
- * The fault that shows whether a shuffle is repeatable: after some reducers have finished, one mapper's output is lost, so that
- * Spark runs that one mapper again and the rest of the reducers read what it wrote the second time.
+ * The fault that shows whether a shuffle is repeatable: after some reducers have finished, one mapper's
+ * output is lost, so that Spark runs that one mapper again and the rest of the reducers read what it wrote
+ * the second time.
  */
 private[skewless] object FetchFault {
   private val LostMapper = 1
 
-  /** So many reducers, the first ones, finish on what the mapper wrote first; all others read what it wrote second. */
+  /**
+   * So many reducers, the first ones, finish on what the mapper wrote first; all others read what it wrote
+   * second.
+   */
   val ReducersBefore = 3
 
   private val finished = new ConcurrentHashMap[Int, AtomicInteger]()
@@ -47,7 +51,14 @@ private[skewless] object FetchFault {
     env.mapOutputTracker
       .asInstanceOf[MapOutputTrackerMaster]
       .unregisterMapOutput(shuffleId, LostMapper, env.blockManager.blockManagerId)
-    throw new FetchFailedException(BlockManagerId("lost", "nowhere", 1), shuffleId, 0L, LostMapper, reducer, "injected")
+    throw new FetchFailedException(
+      BlockManagerId("lost", "nowhere", 1),
+      shuffleId,
+      0L,
+      LostMapper,
+      reducer,
+      "injected"
+    )
   }
 
   def shuffleOf(rdd: RDD[_]): Int = rdd.dependencies.head match {
@@ -77,7 +88,9 @@ private[skewless] object FetchFault {
   }
 }
 
-/** Hands its child's rows on in an order that differs from attempt to attempt, as a shuffle's reading end may. */
+/**
+ * Hands its child's rows on in an order that differs from attempt to attempt, as a shuffle's reading end may.
+ */
 private[skewless] case class ReorderedExec(child: SparkPlan) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
   override protected def withNewChildInternal(newChild: SparkPlan): ReorderedExec = copy(child = newChild)
@@ -87,8 +100,8 @@ private[skewless] case class ReorderedExec(child: SparkPlan) extends UnaryExecNo
 }
 
 /**
- * What Skewless must never do: of two partitions the row goes to the one that has had fewer rows so far. It levels well, and a
- * second attempt finds other loads and writes other rows.
+ * What Skewless must never do: of two partitions the row goes to the one that has had fewer rows so far. It
+ * levels well, and a second attempt finds other loads and writes other rows.
  */
 private[skewless] class LoadPartitioning(keys: Seq[Expression], n: Int) extends HashPartitioning(keys, n) {
   override def partitionIdExpression: Expression = LessLoaded(super.partitionIdExpression, n)
@@ -97,7 +110,9 @@ private[skewless] class LoadPartitioning(keys: Seq[Expression], n: Int) extends 
     new LoadPartitioning(newChildren, n)
 }
 
-private[skewless] case class LessLoaded(child: Expression, n: Int) extends UnaryExpression with CodegenFallback {
+private[skewless] case class LessLoaded(child: Expression, n: Int)
+    extends UnaryExpression
+    with CodegenFallback {
   override def dataType: DataType = IntegerType
   override def nullable: Boolean = false
   override def eval(row: InternalRow): Any = {

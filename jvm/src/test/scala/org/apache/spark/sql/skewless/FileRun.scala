@@ -7,18 +7,21 @@ import scala.jdk.CollectionConverters._
 import scala.util.Using
 import scala.util.control.NonFatal
 
-import io.skewless.{SkewlessConf, SkewlessPlugin, Table}
+import io.skewless.{SkewlessConf, SkewlessPlugin}
+import io.skewless.table.Table
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.{Dataset, Row}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.skewless.route.Routing
 import org.apache.spark.sql.streaming.Trigger
 
 /**
- * A query that several processes can run one after the other on one checkpoint: input is a file a batch, the rows of a batch go to a
- * file, and tables are published while the batch before them runs. Everything is on `halt:`.
+ * A query that several processes can run one after the other on one checkpoint: input is a file a batch, the
+ * rows of a batch go to a file, and tables are published while the batch before them runs. Everything is on
+ * `halt:`.
  */
 final class FileRun(dir: Path, operator: Operator, format: String) {
   private val n = 4
@@ -31,7 +34,10 @@ final class FileRun(dir: Path, operator: Operator, format: String) {
         s"""{$key"g":${e.g},"v":${e.v},"t":${e.t}}"""
       }
       val file = Files.write(dir.resolve(f"in/$i%05d.json"), lines.asJava)
-      Files.setLastModifiedTime(file, FileTime.fromMillis(1700000000000L + i * 1000)) // the order in which Spark reads them
+      Files.setLastModifiedTime(
+        file,
+        FileTime.fromMillis(1700000000000L + i * 1000)
+      ) // the order in which Spark reads them
     }
   }
 
@@ -46,7 +52,8 @@ final class FileRun(dir: Path, operator: Operator, format: String) {
     val before = confs.map { case (key, _) => key -> spark.conf.getOption(key) }
     confs.foreach { case (key, value) => spark.conf.set(key, value) }
     try {
-      val source = spark.readStream.schema(FileRun.Schema).option("maxFilesPerTrigger", 1).json(s"halt:$dir/in")
+      val source =
+        spark.readStream.schema(FileRun.Schema).option("maxFilesPerTrigger", 1).json(s"halt:$dir/in")
       val tables = swaps(spark)
       operator
         .query(source.withColumn("t", timestamp_seconds(col("t"))))
@@ -57,14 +64,18 @@ final class FileRun(dir: Path, operator: Operator, format: String) {
         .trigger(Trigger.AvailableNow())
         .foreachBatch { (batch: Dataset[Row], id: Long) =>
           write(id, batch.collect().map(_.toString).sorted.toSeq)
-          tables.get(id + 1).filter(_ => !Files.exists(dir.resolve(s"checkpoint/_skewless/pins/${id + 1}"))).foreach { table =>
-            val query = spark.streams.active.find(_.name == dir.getFileName.toString).get
-            RunningQueries.publish(query, table, SkewlessConf(new SparkConf(false)))
-          }
+          tables
+            .get(id + 1)
+            .filter(_ => !Files.exists(dir.resolve(s"checkpoint/_skewless/pins/${id + 1}")))
+            .foreach { table =>
+              val query = spark.streams.active.find(_.name == dir.getFileName.toString).get
+              Queries.publish(query, table, SkewlessConf(new SparkConf(false)))
+            }
         }
         .start()
         .awaitTermination()
-    } finally before.foreach { case (key, value) => value.fold(spark.conf.unset(key))(spark.conf.set(key, _)) }
+    } finally
+      before.foreach { case (key, value) => value.fold(spark.conf.unset(key))(spark.conf.set(key, _)) }
   }
 
   private def swaps(spark: SparkSession): Map[Long, Table] = {
@@ -78,11 +89,20 @@ final class FileRun(dir: Path, operator: Operator, format: String) {
       .collect()
       .map(_.getInt(0))
     def table(by: Int) =
-      Table(n, hashes.filter(h => Math.floorMod(h / 7, 3) != by % 3).map(h => h -> Seq(Math.floorMod(h + by, n))).toMap)
+      Table(
+        n,
+        hashes
+          .filter(h => Math.floorMod(h / 7, 3) != by % 3)
+          .map(h => h -> Seq(Math.floorMod(h + by, n)))
+          .toMap
+      )
     Map(2L -> table(1), 3L -> table(2), 4L -> table(5), 7L -> table(1))
   }
 
-  /** A batch that runs twice writes its rows twice; the last stands, as in any sink that is idempotent by batch. */
+  /**
+   * A batch that runs twice writes its rows twice; the last stands, as in any sink that is idempotent by
+   * batch.
+   */
   private def write(batch: Long, rows: Seq[String]): Unit = {
     Files.createDirectories(dir.resolve("out"))
     val temporary = Files.write(dir.resolve(s"out/.$batch"), rows.asJava)
@@ -100,8 +120,8 @@ object FileRun {
   private val Schema = "k STRING, g INT, v BIGINT, t BIGINT"
 
   /**
-   * A driver of its own, in which one query after the other dies and which is then halted. Its argument is a file with a line for each:
-   * folder, operator, checkpoint format, where to die.
+   * A driver of its own, in which one query after the other dies and which is then halted. Its argument is a
+   * file with a line for each: folder, operator, checkpoint format, where to die.
    */
   def main(args: Array[String]): Unit = {
     val spark = SparkSession

@@ -12,9 +12,10 @@ import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.util.Progressable
 
 /**
- * The local file system as `halt:`, in which a query's folder goes dead at a given file operation, as if the power were cut: for tests
- * that crash a driver at a point of the protocol. All that the protocol does, it does to files, so what happens in the process after
- * that leaves no trace; the process itself is halted when all of its queries have died.
+ * The local file system as `halt:`, in which a query's folder goes dead at a given file operation, as if the
+ * power were cut: for tests that crash a driver at a point of the protocol. All that the protocol does, it
+ * does to files, so what happens in the process after that leaves no trace; the process itself is halted when
+ * all of its queries have died.
  */
 class HaltingFileSystem extends RawLocalFileSystem {
   import HaltingFileSystem.at
@@ -73,19 +74,26 @@ class HaltingFileSystem extends RawLocalFileSystem {
   }
 }
 
-/** Where to die: the `count`th time that the operation is about to happen (or, "renamed", has happened) to a path that matches. */
+/**
+ * Where to die: the `count`th time that the operation is about to happen (or, "renamed", has happened) to a
+ * path that matches.
+ */
 final case class HaltPoint(operation: String, path: String, count: Int = 1)
 
 object HaltingFileSystem {
 
-  /** The power of everything under a folder is cut at a point: from then on nothing there can be read, written or removed. */
+  /**
+   * The power of everything under a folder is cut at a point: from then on nothing there can be read, written
+   * or removed.
+   */
   private final class Death(point: HaltPoint, mark: NioPath) {
     private val seen = new AtomicInteger
     @volatile private var dead = false
 
     def at(operation: String, path: String): Unit = {
       if (
-        !dead && operation == point.operation && path.matches(".*" + point.path + ".*") && seen.incrementAndGet() == point.count
+        !dead && operation == point.operation && path.matches(".*" + point.path + ".*") && seen
+          .incrementAndGet() == point.count
       ) {
         dead = true
         Files.createFile(mark)
@@ -99,8 +107,13 @@ object HaltingFileSystem {
   /** What a suite does to files of its own process, before the operation: damage them, say. */
   @volatile var hook: (String, Path) => Unit = (_, _) => ()
 
-  /** Cuts the power of all that happens under `folder` at the given point; a file `fired` says that it came to that. */
-  def die(folder: NioPath, point: HaltPoint): Unit = { deaths.put(s"$folder/", new Death(point, folder.resolve("fired"))); () }
+  /**
+   * Cuts the power of all that happens under `folder` at the given point; a file `fired` says that it came to
+   * that.
+   */
+  def die(folder: NioPath, point: HaltPoint): Unit = {
+    deaths.put(s"$folder/", new Death(point, folder.resolve("fired"))); ()
+  }
 
   private def at(operation: String, path: Path): Unit = {
     hook(operation, path)

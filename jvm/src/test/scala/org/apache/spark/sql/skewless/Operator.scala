@@ -30,7 +30,9 @@ object Operator {
     new Operator("count", "update", Seq("k"))(_.groupBy("k").count()),
     new Operator("count, no codegen", "update", Seq("k"), noCodegen)(_.groupBy("k").count()),
     new Operator("count, complete", "complete", Seq("k"))(_.groupBy("k").count()),
-    new Operator("collect_list (object hash aggregate)", "update", Seq("k"))(_.groupBy("k").agg(sort_array(collect_list("v")))),
+    new Operator("collect_list (object hash aggregate)", "update", Seq("k"))(
+      _.groupBy("k").agg(sort_array(collect_list("v")))
+    ),
     new Operator("max of strings (sort aggregate)", "update", Seq("k", "g"))(
       _.groupBy("k", "g").agg(max(col("v").cast("string")))
     ),
@@ -38,17 +40,27 @@ object Operator {
       timed(_).groupBy(col("k"), window(col("t"), "20 seconds")).count()
     ),
     new Operator("dropDuplicates", "append", Seq("k", "g"))(_.dropDuplicates("k", "g")),
-    new Operator("dropDuplicates by time", "append", Seq("k", "g", "t"))(timed(_).dropDuplicates("k", "g", "t")),
-    new Operator("dropDuplicatesWithinWatermark", "append", Seq("k"))(timed(_).dropDuplicatesWithinWatermark("k")),
-    new Operator("session window", "append", Seq("k"))(timed(_).groupBy(col("k"), session_window(col("t"), "9 seconds")).count()),
+    new Operator("dropDuplicates by time", "append", Seq("k", "g", "t"))(
+      timed(_).dropDuplicates("k", "g", "t")
+    ),
+    new Operator("dropDuplicatesWithinWatermark", "append", Seq("k"))(
+      timed(_).dropDuplicatesWithinWatermark("k")
+    ),
+    new Operator("session window", "append", Seq("k"))(
+      timed(_).groupBy(col("k"), session_window(col("t"), "9 seconds")).count()
+    ),
     new Operator("flatMapGroupsWithState", "update", Seq("k"))(Stateful.totals(_)),
-    new Operator("flatMapGroupsWithState, event-time timeout", "append", Seq("k"))(df => Stateful.timeouts(timed(df))),
+    new Operator("flatMapGroupsWithState, event-time timeout", "append", Seq("k"))(df =>
+      Stateful.timeouts(timed(df))
+    ),
     new Operator("transformWithState, value, list and map", "update", Seq("k"))(Stateful.variables(_)),
     new Operator("transformWithState, timers", "update", Seq("k"))(df => Stateful.timers(timed(df))),
     new Operator("stream-stream join, inner", "append", Seq("k"), joinFormat(2))(join("inner")),
     new Operator("stream-stream join, inner, one store", "append", Seq("k"), joinFormat(3))(join("inner")),
     new Operator("stream-stream join, left outer", "append", Seq("k"), joinFormat(2))(join("left_outer")),
-    new Operator("stream-stream join, full outer, one store", "append", Seq("k"), joinFormat(3))(join("full_outer")),
+    new Operator("stream-stream join, full outer, one store", "append", Seq("k"), joinFormat(3))(
+      join("full_outer")
+    ),
     new Operator("dropDuplicates, then count, on one exchange", "update", Seq("k"))(
       timed(_).dropDuplicatesWithinWatermark("k").groupBy("k").count()
     ),
@@ -65,7 +77,10 @@ object Operator {
     new Operator("count joined to a static table on its key", "update", Seq("k"))(df =>
       df.groupBy("k")
         .count()
-        .join(df.sparkSession.range(40).select(concat(lit("key-"), col("id")).as("k"), (col("id") * 3).as("x")), "k")
+        .join(
+          df.sparkSession.range(40).select(concat(lit("key-"), col("id")).as("k"), (col("id") * 3).as("x")),
+          "k"
+        )
     )
   )
 

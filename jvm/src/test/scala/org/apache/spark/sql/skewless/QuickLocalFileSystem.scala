@@ -3,12 +3,19 @@ package org.apache.spark.sql.skewless
 import java.net.URI
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{ChecksumFs, DelegateToFileSystem, FsConstants, LocalFileSystem, Path, RawLocalFileSystem}
+import org.apache.hadoop.fs.{
+  ChecksumFs,
+  DelegateToFileSystem,
+  FsConstants,
+  LocalFileSystem,
+  Path,
+  RawLocalFileSystem
+}
 import org.apache.hadoop.fs.permission.FsPermission
 
 /**
- * Hadoop's local file system for the suites, but for permissions: without Hadoop's native code each file that is made costs a process
- * that sets them, and a micro-batch makes dozens of files.
+ * Hadoop's local file system for the suites, but for permissions: without Hadoop's native code each file that
+ * is made costs a process that sets them, and a micro-batch makes dozens of files.
  */
 class QuickLocalFileSystem extends LocalFileSystem(new QuickRawFileSystem)
 

@@ -4,21 +4,25 @@ import java.sql.Timestamp
 import java.time.Duration
 
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
-import org.apache.spark.sql.functions.coalesce
 import org.apache.spark.sql.functions.{col, lit}
+import org.apache.spark.sql.functions.coalesce
 import org.apache.spark.sql.streaming._
 
 /** Queries with user code over state, for the suites: the JVM forms of arbitrary state. */
 object Stateful {
   private type In = (String, Long, Timestamp)
   private type Out = (String, Long, String)
-  private implicit val in: Encoder[In] = Encoders.tuple(Encoders.STRING, Encoders.scalaLong, Encoders.TIMESTAMP)
-  private implicit val out: Encoder[Out] = Encoders.tuple(Encoders.STRING, Encoders.scalaLong, Encoders.STRING)
+  private implicit val in: Encoder[In] =
+    Encoders.tuple(Encoders.STRING, Encoders.scalaLong, Encoders.TIMESTAMP)
+  private implicit val out: Encoder[Out] =
+    Encoders.tuple(Encoders.STRING, Encoders.scalaLong, Encoders.STRING)
   private implicit val text: Encoder[String] = Encoders.STRING
   private implicit val number: Encoder[Long] = Encoders.scalaLong
 
   private def byKey(df: DataFrame) =
-    df.select(coalesce(col("k"), lit("none")).as("_1"), col("v").as("_2"), col("t").as("_3")).as[In].groupByKey(_._1)
+    df.select(coalesce(col("k"), lit("none")).as("_1"), col("v").as("_2"), col("t").as("_3"))
+      .as[In]
+      .groupByKey(_._1)
 
   def totals(df: DataFrame): DataFrame = byKey(df)
     .flatMapGroupsWithState(OutputMode.Update(), GroupStateTimeout.NoTimeout()) {
@@ -52,9 +56,14 @@ object Stateful {
   def timers(df: DataFrame): DataFrame =
     byKey(df).transformWithState(new Timers, TimeMode.EventTime(), OutputMode.Update()).toDF()
 
-  /** A value, a list and a map that live as long as given, so that Spark keeps an index of expiries beside each. */
+  /**
+   * A value, a list and a map that live as long as given, so that Spark keeps an index of expiries beside
+   * each.
+   */
   def expiring(df: DataFrame, life: Duration): DataFrame =
-    byKey(df).transformWithState(new Variables(TTLConfig(life)), TimeMode.ProcessingTime(), OutputMode.Update()).toDF()
+    byKey(df)
+      .transformWithState(new Variables(TTLConfig(life)), TimeMode.ProcessingTime(), OutputMode.Update())
+      .toDF()
 
   private class Variables(life: TTLConfig = TTLConfig.NONE) extends StatefulProcessor[String, In, Out] {
     @transient private var count: ValueState[Long] = _
@@ -74,14 +83,21 @@ object Stateful {
         seen.appendValue(v)
         byDigit.updateValue(v % 10, (if (byDigit.containsKey(v % 10)) byDigit.getValue(v % 10) else 0L) + v)
       }
-      Iterator((k, count.get(), seen.get().toSeq.sorted.mkString(",") + byDigit.iterator().toSeq.sorted.mkString(";")))
+      Iterator(
+        (
+          k,
+          count.get(),
+          seen.get().toSeq.sorted.mkString(",") + byDigit.iterator().toSeq.sorted.mkString(";")
+        )
+      )
     }
   }
 
   private class Timers extends StatefulProcessor[String, In, Out] {
     @transient private var count: ValueState[Long] = _
 
-    override def init(mode: OutputMode, time: TimeMode): Unit = count = getHandle.getValueState[Long]("count", TTLConfig.NONE)
+    override def init(mode: OutputMode, time: TimeMode): Unit = count =
+      getHandle.getValueState[Long]("count", TTLConfig.NONE)
 
     override def handleInputRows(k: String, rows: Iterator[In], timers: TimerValues): Iterator[Out] = {
       val all = rows.toSeq
@@ -90,7 +106,11 @@ object Stateful {
       Iterator((k, count.get(), "rows"))
     }
 
-    override def handleExpiredTimer(k: String, timers: TimerValues, expired: ExpiredTimerInfo): Iterator[Out] = {
+    override def handleExpiredTimer(
+        k: String,
+        timers: TimerValues,
+        expired: ExpiredTimerInfo
+    ): Iterator[Out] = {
       val total = count.get()
       if (getHandle.listTimers().isEmpty) count.clear()
       Iterator((k, total, s"timer ${expired.getExpiryTimeInMs()}"))

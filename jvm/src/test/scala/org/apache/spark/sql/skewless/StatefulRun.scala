@@ -7,26 +7,32 @@ import scala.collection.concurrent.TrieMap
 import scala.jdk.CollectionConverters._
 import scala.util.Random
 
-import io.skewless.{SkewlessConf, Table, TestSpark}
+import io.skewless.{SkewlessConf, TestSpark}
+import io.skewless.table.Table
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.{DataFrame, Dataset, Encoder, Encoders, Row}
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.skewless.route.Routing
 import org.apache.spark.sql.streaming.StreamingQuery
 import org.scalatest.Assertions
 
 /** A row of the test streams: a key that may be null, a second key, a value, and an event time in seconds. */
 final case class Event(k: String, g: Int, v: Long, t: Long)
 
-/** Rows of each batch: about 40 keys, a few hot, one null, times that advance so that windows close and state expires. */
+/**
+ * Rows of each batch: about 40 keys, a few hot, one null, times that advance so that windows close and state
+ * expires.
+ */
 final class StatefulInput(seed: Int = 7) {
   def batches(count: Int): Seq[Seq[Event]] = {
     val random = new Random(seed)
     Seq.tabulate(count) { batch =>
       Seq.tabulate(60) { i =>
-        val key = if (random.nextInt(20) == 0) null else s"key-${Math.min(random.nextInt(40), random.nextInt(40))}"
+        val key =
+          if (random.nextInt(20) == 0) null else s"key-${Math.min(random.nextInt(40), random.nextInt(40))}"
         Event(key, random.nextInt(12), batch * 1000L + i, batch * 30L + random.nextInt(40))
       }
     }
@@ -39,8 +45,8 @@ object FullMatrix {
 }
 
 /**
- * The same input through the same query, plain and with tables swapped between batches: what every operator is tried with. Plain is
- * Spark's own RocksDB provider and no table; the sink notes the rows of each batch.
+ * The same input through the same query, plain and with tables swapped between batches: what every operator
+ * is tried with. Plain is Spark's own RocksDB provider and no table; the sink notes the rows of each batch.
  */
 trait StatefulRun extends TestSpark { this: Assertions =>
 
@@ -52,9 +58,18 @@ trait StatefulRun extends TestSpark { this: Assertions =>
 
   /** Moves a third of all hashes that the keys of a query can have; `by` varies which and where. */
   protected def table(hashes: Iterable[Int], by: Int, n: Int = n): Table =
-    Table(n, hashes.filter(h => by > 0 && Math.floorMod(h / 7, 3) != by % 3).map(h => h -> Seq(Math.floorMod(h + by, n))).toMap)
+    Table(
+      n,
+      hashes
+        .filter(h => by > 0 && Math.floorMod(h / 7, 3) != by % 3)
+        .map(h => h -> Seq(Math.floorMod(h + by, n)))
+        .toMap
+    )
 
-  /** What one run saw: rows of each batch as text, sorted; and the checkpoint, for whoever wants to look inside. */
+  /**
+   * What one run saw: rows of each batch as text, sorted; and the checkpoint, for whoever wants to look
+   * inside.
+   */
   protected final class Outcome(val rows: Map[Long, Seq[String]])
 
   protected final class Run(val dir: Path, query: DataFrame => DataFrame, mode: String) {
@@ -65,9 +80,15 @@ trait StatefulRun extends TestSpark { this: Assertions =>
     def source: DataFrame = stream.toDF().withColumn("t", timestamp_seconds(col("t")))
 
     def start(note: (Dataset[Row], Long) => Unit = collect): StreamingQuery =
-      query(source).writeStream.option("checkpointLocation", checkpoint).outputMode(mode).foreachBatch(note).start()
+      query(source).writeStream
+        .option("checkpointLocation", checkpoint)
+        .outputMode(mode)
+        .foreachBatch(note)
+        .start()
 
-    def collect(batch: Dataset[Row], id: Long): Unit = { seen.put(id, batch.collect().map(_.toString).sorted.toSeq); () }
+    def collect(batch: Dataset[Row], id: Long): Unit = {
+      seen.put(id, batch.collect().map(_.toString).sorted.toSeq); ()
+    }
 
     /** What is left of state on its way to another partition. */
     def scratch: Seq[Path] = {
@@ -78,7 +99,11 @@ trait StatefulRun extends TestSpark { this: Assertions =>
     def outcome: Outcome = new Outcome(seen.asScala.toMap)
   }
 
-  protected def withRun[T](query: DataFrame => DataFrame, mode: String, provider: String)(body: Run => T): T = {
+  protected def withRun[T](
+      query: DataFrame => DataFrame,
+      mode: String,
+      provider: String
+  )(body: Run => T): T = {
     val dir = Files.createTempDirectory("skewless-state")
     try withConf(SQLConf.STATE_STORE_PROVIDER_CLASS.key -> provider)(body(new Run(dir, query, mode)))
     finally {
@@ -98,8 +123,9 @@ trait StatefulRun extends TestSpark { this: Assertions =>
     }
 
   /**
-   * The same for an operator of the list, run once for all tests that ask: for more batches than they need, since what plain Spark
-   * gives for a batch does not depend on later ones, nor on how the checkpoint is kept.
+   * The same for an operator of the list, run once for all tests that ask: for more batches than they need,
+   * since what plain Spark gives for a batch does not depend on later ones, nor on how the checkpoint is
+   * kept.
    */
   protected def plain(operator: Operator, batches: Seq[Seq[Event]]): Outcome = {
     val most = input(StatefulRun.MostBatches)

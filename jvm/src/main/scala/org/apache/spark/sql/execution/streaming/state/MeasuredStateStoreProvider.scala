@@ -6,7 +6,6 @@ import java.io.File
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.spark.sql.skewless.StateScan
 
 /** Hears of every row that a store writes in one task, with its encoded key. One thread. */
 private[sql] trait WrittenRows {
@@ -16,8 +15,8 @@ private[sql] trait WrittenRows {
   def append(family: String, key: Array[Byte], valueBytes: Long): Unit
   def remove(family: String, key: Array[Byte]): Unit
 
-  /** The store is committed, with so many bytes in all; -1 if that is not known. */
-  def committed(storeBytes: Long): Unit
+  /** The store is committed. */
+  def committed(store: RocksDB): Unit
 }
 
 /** Spark's RocksDB provider, whose writes can be listened to. */
@@ -82,11 +81,18 @@ private final class MeasuredRocksDB(
   /** Null while nobody watches. Set by the provider for each task that writes. */
   @volatile var rows: WrittenRows = null
 
+  /** Whether somebody hears of this row: not of one that Spark replays from a changelog. */
+  private def isHeard(includesPrefix: Boolean, includesChecksum: Boolean): Boolean =
+    rows != null && !includesPrefix && !includesChecksum
+
   /** Statistics never fail a query: after an error the store is not measured any more in this task. */
-  private def giveUp(error: Throwable): Unit = {
-    rows = null
-    logWarning(s"$loggingId: state is not measured in this batch", error)
-  }
+  private def hear(event: WrittenRows => Unit): Unit =
+    try event(rows)
+    catch {
+      case NonFatal(e) =>
+        rows = null
+        logWarning(s"$loggingId: state is not measured in this batch", e)
+    }
 
   override def put(
       key: Array[Byte],
@@ -97,9 +103,7 @@ private final class MeasuredRocksDB(
       includesChecksum: Boolean
   ): Unit = {
     super.put(key, value, cfName, includesPrefix, deriveCfName, includesChecksum)
-    if (rows != null && !includesPrefix && !includesChecksum)
-      try rows.put(cfName, key, value.length)
-      catch { case NonFatal(e) => giveUp(e) }
+    if (isHeard(includesPrefix, includesChecksum)) hear(_.put(cfName, key, value.length))
   }
 
   override def putList(
@@ -111,9 +115,7 @@ private final class MeasuredRocksDB(
       deriveCfName: Boolean
   ): Unit = {
     super.putList(key, values, cfName, includesPrefix, includesChecksum, deriveCfName)
-    if (rows != null && !includesPrefix && !includesChecksum)
-      try rows.put(cfName, key, values.map(_.length.toLong).sum)
-      catch { case NonFatal(e) => giveUp(e) }
+    if (isHeard(includesPrefix, includesChecksum)) hear(_.put(cfName, key, values.map(_.length.toLong).sum))
   }
 
   override def merge(
@@ -125,9 +127,7 @@ private final class MeasuredRocksDB(
       includesChecksum: Boolean
   ): Unit = {
     super.merge(key, value, cfName, includesPrefix, deriveCfName, includesChecksum)
-    if (rows != null && !includesPrefix && !includesChecksum)
-      try rows.append(cfName, key, value.length)
-      catch { case NonFatal(e) => giveUp(e) }
+    if (isHeard(includesPrefix, includesChecksum)) hear(_.append(cfName, key, value.length))
   }
 
   override def mergeList(
@@ -139,9 +139,8 @@ private final class MeasuredRocksDB(
       deriveCfName: Boolean
   ): Unit = {
     super.mergeList(key, values, cfName, includesPrefix, includesChecksum, deriveCfName)
-    if (rows != null && !includesPrefix && !includesChecksum)
-      try rows.append(cfName, key, values.map(_.length.toLong).sum)
-      catch { case NonFatal(e) => giveUp(e) }
+    if (isHeard(includesPrefix, includesChecksum))
+      hear(_.append(cfName, key, values.map(_.length.toLong).sum))
   }
 
   override def remove(
@@ -152,16 +151,12 @@ private final class MeasuredRocksDB(
       includesChecksum: Boolean
   ): Unit = {
     super.remove(key, cfName, includesPrefix, deriveCfName, includesChecksum)
-    if (rows != null && !includesPrefix && !includesChecksum)
-      try rows.remove(cfName, key)
-      catch { case NonFatal(e) => giveUp(e) }
+    if (isHeard(includesPrefix, includesChecksum)) hear(_.remove(cfName, key))
   }
 
   override def commit(forceSnapshot: Boolean): (Long, StateStoreCheckpointInfo) = {
     val committed = super.commit(forceSnapshot)
-    if (rows != null)
-      try rows.committed(StateScan.liveBytes(this))
-      catch { case NonFatal(e) => giveUp(e) }
+    if (rows != null) hear(_.committed(this))
     rows = null
     committed
   }

@@ -1,0 +1,66 @@
+package io.skewless.observe
+
+import java.nio.{ByteBuffer, ByteOrder}
+
+/**
+ * What the tasks that read one routed exchange did, by partition, in one batch: the newest successful attempt
+ * of each partition, so retries, speculation and a second action in the same batch count once. Arrays are as
+ * long as the exchange has partitions; a partition that has not been read yet has `runMs` -1.
+ *
+ * @param batchId -1 outside a stream, where `queryId` is empty
+ */
+final class BatchLoads(val queryId: String, val batchId: Long, val epoch: Long, val partitions: Int) {
+  val rows: Array[Long] = new Array[Long](partitions)
+  val bytes: Array[Long] = new Array[Long](partitions)
+  val runMs: Array[Long] = Array.fill(partitions)(-1L)
+}
+
+/**
+ * What a batch that is about to be planned holds: rows by partition under the table that it would be routed
+ * by, and hot keys.
+ */
+final case class Upcoming(epoch: Long, rows: Array[Long], keys: HotKeys)
+
+/**
+ * One batch of a query as the loop sees it: loads by partition and hot keys, all its routed exchanges together.
+ * Arrays are handed to Python as little-endian bytes: one call per array, not one per element.
+ *
+ * @param batchMs how long it took; of a batch that is still to come, how long it took to look at it
+ */
+final class ObservedBatch(
+    val batchId: Long,
+    val batchMs: Long,
+    loads: Seq[BatchLoads],
+    keys: HotKeys,
+    state: KnownState,
+    values: Map[Int, String] = Map.empty
+) {
+  import ObservedBatch._
+
+  val epoch: Long = loads.head.epoch
+  val partitions: Int = loads.head.partitions
+  private val alike = loads.filter(l => l.partitions == partitions && l.epoch == epoch)
+
+  def rows: Array[Byte] = longs(Array.tabulate(partitions)(p => alike.map(_.rows(p)).sum))
+  def bytes: Array[Byte] = longs(Array.tabulate(partitions)(p => alike.map(_.bytes(p)).sum))
+
+  /** One task reads all exchanges of its stage: its time counts once. */
+  def runMs: Array[Byte] = longs(Array.tabulate(partitions)(p => alike.map(_.runMs(p)).max))
+  def keyHashes: Array[Byte] = ints(keys.hashes)
+  def keyRows: Array[Byte] = longs(keys.rows)
+  def maxError: Long = keys.maxError
+
+  def stateHashes: Array[Byte] = ints(state.hashes)
+  def stateBytes: Array[Byte] = longs(state.bytes)
+  def partitionStateBytes: Array[Byte] = longs(state.partitionBytes)
+
+  /** The values of hot keys for people, as JSON by key hash; empty unless asked for. */
+  def keyValues: String = KeyValues.json(values.view.filterKeys(keys.hashes.toSet).toMap)
+  def sampleRate: Double = 1.0 / KeySampler.Stride
+}
+
+object ObservedBatch {
+  private def buffer(bytes: Int) = ByteBuffer.allocate(bytes).order(ByteOrder.LITTLE_ENDIAN)
+  private def longs(values: Array[Long]) = values.foldLeft(buffer(8 * values.length))(_.putLong(_)).array()
+  private def ints(values: Array[Int]) = values.foldLeft(buffer(4 * values.length))(_.putInt(_)).array()
+}

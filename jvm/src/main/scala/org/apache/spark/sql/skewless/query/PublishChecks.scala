@@ -1,0 +1,83 @@
+// In Spark's package because it reads StreamExecution, which Spark keeps private.
+package org.apache.spark.sql.skewless.query
+
+import io.skewless.SkewlessException
+import io.skewless.table.Table
+import org.apache.spark.sql.execution.streaming.RealTimeTrigger
+import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution}
+
+/**
+ * Whether a query can take a table. A refusal says by its code whether to ask again: `QueryError` is final for
+ * this run, `NotYetError` may pass with the query's next batch, `TableError` is about this table alone.
+ */
+private[query] final class PublishChecks(execution: StreamExecution) {
+
+  /** The operator that keeps the query's state, if it has one. */
+  val statefulOperator: Option[String] = StateShape.statefulNode(execution.analyzedPlan)
+
+  /**
+   * @param routed     the numbers of partitions of the exchanges that `skewless.repartition` made
+   * @param shape      what the last planning found of the stateful stages
+   * @param hasPlanned whether this run has planned a batch
+   */
+  def apply(table: Table, routed: Set[Int], shape: Option[StateShape], hasPlanned: Boolean): Unit = {
+    if (!execution.isActive)
+      refuse("it has stopped. Start it again and publish then; the old table stays in force.")
+    if (!execution.isInstanceOf[MicroBatchExecution] || execution.trigger.isInstanceOf[RealTimeTrigger])
+      refuse(
+        "it does not run in micro-batches, between which tables are swapped. Use a processing-time or " +
+          "available-now trigger."
+      )
+    statefulOperator.foreach(checkState(_, table, shape))
+    val ofState = statePartitions(shape)
+    val partitions = if (statefulOperator.isEmpty || table.isEmpty) routed ++ ofState else ofState.toSet
+    if (partitions.isEmpty) refuseUnrouted(hasPlanned)
+    if (!partitions.contains(table.partitions))
+      throw SkewlessException.table(
+        s"the table is for ${table.partitions} partitions, query ${execution.id} routes exchanges of " +
+          partitions.toSeq.sorted.mkString(", ") +
+          ". Make the table for that number; the old table stays in force."
+      )
+  }
+
+  private def refuse(why: String): Nothing = throw SkewlessException.query(words(why))
+  private def refuseForNow(why: String): Nothing = throw SkewlessException.notYet(words(why))
+  private def words(why: String) = s"query ${execution.id} cannot take a table: $why"
+
+  private def refuseUnrouted(hasPlanned: Boolean): Nothing = {
+    val why = "no exchange of it is routed (or, inside foreachBatch, none has been planned yet). Put " +
+      "skewless.repartition(df, n, key) before the step to level."
+    if (hasPlanned) refuse(why) else refuseForNow(why)
+  }
+
+  /** The number of partitions that the state lies in, if the query keeps state that can move. */
+  private def statePartitions(shape: Option[StateShape]): Option[Int] = shape match {
+    case Some(StateShape.Routable(n)) => Some(n)
+    case None if StateShape.isCertain(execution) =>
+      Some(execution.sparkSession.sessionState.conf.numShufflePartitions)
+    case _ => None
+  }
+
+  private def checkState(operator: String, table: Table, shape: Option[StateShape]): Unit =
+    if (!table.isEmpty) {
+      if (table.hasSplits)
+        refuse(
+          s"its $operator keeps one state per key, and the table splits ${table.splits} keys over several " +
+            "partitions. Move keys instead; the old table stays in force."
+        )
+      def refuseState(why: String) =
+        refuse(s"its $operator keeps state by key, and $why. The old table stays in force.")
+      val started = execution.offsetLog.getLatestBatchId().isDefined
+      val obstacle = StateShape.obstacle(execution.sparkSession.sessionState.conf)
+      shape match {
+        case Some(StateShape.Refused(why)) => refuseState(why)
+        case None if !started && obstacle.isDefined => obstacle.foreach(refuseState)
+        case None if started || !StateShape.isCertain(execution) =>
+          refuseForNow(
+            s"how its $operator is planned is not known before its first batch of this run. Publish after that " +
+              "batch."
+          )
+        case _ =>
+      }
+    }
+}

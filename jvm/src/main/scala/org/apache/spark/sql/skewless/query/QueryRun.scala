@@ -1,0 +1,59 @@
+// In Spark's package because it reads StreamExecution, which Spark keeps private.
+package org.apache.spark.sql.skewless.query
+
+import scala.util.control.NonFatal
+
+import io.skewless.observe.{Application, BatchListener, KeyCounts, QueryMetrics, Watches, Watching}
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+
+/**
+ * One run of one query: its tables, the book of its swaps, and what is measured of its state, each in a file of
+ * its own. Driver.
+ */
+final class QueryRun private[query] (val execution: StreamExecution, watches: Watches) {
+  private val attempt = new Attempt(execution)
+  val tables = new QueryTables(execution, watching, attempt)
+  val swaps = new SwapBook(execution, tables, metrics, attempt)
+  val stateBytes = new StateWatch(attempt)
+
+  /** How loops watch this run; None if none does. */
+  def watching: Option[Watching] = watches.of(execution.runId)
+
+  /** The accumulator for the keys of an exchange of this batch, if somebody watches. */
+  def keyCounts(batchId: Long): Option[KeyCounts] = watching.flatMap { _ =>
+    BatchListener.trackKeys(execution.sparkSession.sparkContext, execution.id.toString, batchId)
+  }
+
+  def begin(): Unit =
+    if (execution.isActive) metrics.foreach(_.begin(execution.runId, execution.id, execution.name))
+
+  /** A batch is committed. Called on the listener bus, once per batch. */
+  def committed(batchId: Long, batchMs: Long): Unit = {
+    tables.committed(batchMs)
+    swaps.committed(batchId, batchMs)
+  }
+
+  /** The run is over. Called on the listener bus. */
+  def ended(): Unit = tables.cleanScratch(before = Long.MaxValue)
+
+  def forget(): Unit = metrics.foreach(_.end(execution.runId))
+
+  /** Where the application's metrics are kept, if it has the plugin. */
+  private def metrics: Option[QueryMetrics] =
+    Application.of(execution.sparkSession.sparkContext).map(_.metrics)
+}
+
+/** Does what a query can do without: an error is logged, and the query goes on. */
+private[query] final class Attempt(execution: StreamExecution) extends Logging {
+
+  /** Whether it went well. */
+  def apply(what: String)(body: => Unit): Boolean =
+    try { body; true }
+    catch {
+      case NonFatal(e) =>
+        if (execution.isActive) logWarning(s"query ${execution.id}: could not $what", e)
+        else logInfo(s"query ${execution.id} has stopped and could not $what: $e")
+        false
+    }
+}

@@ -1,0 +1,180 @@
+// In Spark's package because it reads StreamExecution, which Spark keeps private.
+package org.apache.spark.sql.skewless.query
+
+import io.skewless.{SkewlessConf, SkewlessException}
+import io.skewless.observe.{Application, LookAheadPace, PlanWait, Upcoming, Watching}
+import io.skewless.table.Table
+import org.apache.hadoop.fs.Path
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+
+/** A logical node whose exchange, of `n` partitions, takes the table of the running query. */
+private[skewless] trait RoutedByTable { def n: Int }
+
+/** How an exchange is routed: under which epoch, and by which table; none means Spark's own exchange. */
+final case class ExchangeRouting(epoch: Long, table: Option[Table])
+
+object ExchangeRouting {
+  val Plain: ExchangeRouting = ExchangeRouting(0, None)
+}
+
+/** The tables before a batch and in it; none means plain hashing. */
+private[skewless] final case class StateTables(before: Option[Table], after: Option[Table]) {
+  def epoch: Long = after.fold(0L)(_.epoch)
+  def tableBefore(n: Int): Table = before.getOrElse(Table.empty(n))
+  def tableAfter(n: Int): Table = after.getOrElse(Table.empty(n))
+}
+
+/**
+ * The tables of one run of one query: which one a micro-batch is routed by, and which batch a new one is pinned
+ * to. The lock orders publishing and planning: a batch is never planned while it is being pinned.
+ *
+ * A table is published by writing it and then its pin, a file `batch -> epoch` for a batch that has not been
+ * planned yet. Batch N runs under the epoch of the newest pin at or below N. Neither file is ever overwritten
+ * and planning writes nothing, so planning a batch again - a retry, a restart, `explain` - finds the same epoch.
+ */
+final class QueryTables private[query] (
+    execution: StreamExecution,
+    watching: => Option[Watching],
+    attempt: Attempt
+) extends Logging {
+  private val checks = new PublishChecks(execution)
+  private val pinLog = new PinLog(
+    new Path(execution.resolvedCheckpointRoot),
+    execution.id,
+    execution.sparkSession,
+    stateful = checks.statefulOperator.isDefined
+  )
+  private var lastPlanned = -1L
+  // An earlier run may have planned up to here.
+  private val inherited = execution.offsetLog.getLatestBatchId().getOrElse(-1L)
+  private val planWait = new PlanWait(this, watching.fold(0L)(_.planWaitMs))
+  private val pace = new LookAheadPace(watching.getOrElse(Watching()).lookShare)
+  private var routedPartitions: Set[Int] =
+    execution.analyzedPlan.collect { case node: RoutedByTable => node.n }.toSet
+
+  /** What the last planning found of the query's stateful stages; nothing is known before the first. */
+  private var stateShape: Option[StateShape] = None
+
+  // -- planning ------------------------------------------------------------------------------------------------
+
+  /** How an exchange of `n` partitions is routed in this batch. Called by the strategy, on the stream's thread. */
+  def routing(batchId: Long, n: Int): ExchangeRouting = synchronized {
+    begin(batchId)
+    routedPartitions += n
+    pinLog.tableAt(batchId).fold(ExchangeRouting.Plain) { table =>
+      if (table.partitions != n)
+        logWarning(
+          s"query ${execution.id}: the table of epoch ${table.epoch} is for ${table.partitions} " +
+            s"partitions, an exchange of $n is hashed plainly"
+        )
+      ExchangeRouting(table.epoch, Some(table).filter(t => t.partitions == n && !t.isEmpty))
+    }
+  }
+
+  /**
+   * The tables before and in this batch, for a plan whose stateful stages are as `shape` says. State that a
+   * table has placed must be read by that table: a plan that cannot stops the query.
+   */
+  private[skewless] def stateTables(batchId: Long, shape: StateShape): StateTables = synchronized {
+    begin(batchId)
+    if (stateShape.isEmpty)
+      attempt("delete scratch of earlier runs")(pinLog.cleanOthers(execution.runId))
+    stateShape = Some(shape)
+    val tables =
+      StateTables(if (batchId == 0) None else pinLog.tableAt(batchId - 1), pinLog.tableAt(batchId))
+    (tables.before ++ tables.after).foreach(checkReadable(batchId, shape, _))
+    tables
+  }
+
+  private def checkReadable(batchId: Long, shape: StateShape, table: Table): Unit = shape match {
+    case StateShape.Refused(why) if !table.isEmpty =>
+      throw SkewlessException.checkpoint(
+        s"the state of query ${execution.id} lies by the table of epoch ${table.epoch}, and batch $batchId " +
+          s"cannot be routed by it: $why. The query stops before any row is read."
+      )
+    case StateShape.Routable(n)
+        if n != table.partitions && !(table.isEmpty && routedPartitions(table.partitions)) =>
+      throw SkewlessException.checkpoint(
+        s"the state of query ${execution.id} lies by the table of epoch ${table.epoch} in " +
+          s"${table.partitions} partitions, batch $batchId has $n. Something changed the number behind " +
+          "Skewless; restore the checkpoint from a copy."
+      )
+    case _ =>
+  }
+
+  /** From here on the batch has been planned: no table is pinned to it any more. */
+  private def begin(batchId: Long): Unit = {
+    if (mayWait(batchId)) planWait.await(batchId)
+    if (batchId > lastPlanned) pinLog.checkAlone(batchId)
+    lastPlanned = lastPlanned.max(batchId)
+  }
+
+  /** Nobody has planned the batch, in this run or an earlier one. */
+  private def mayWait(batchId: Long): Boolean = lastPlanned >= 0 && batchId > lastPlanned.max(inherited)
+
+  def decided(batchId: Long): Unit = synchronized(planWait.decided(batchId))
+
+  // -- looking ahead -------------------------------------------------------------------------------------------
+
+  /**
+   * Counts what a batch holds and shows it to the loop, if the loop wants to see that and it is worth it. The
+   * lock is not held meanwhile: counting is a Spark job.
+   */
+  def lookAhead(batchId: Long)(count: Table => Option[Upcoming]): Unit =
+    if (watching.exists(_.lookAhead)) {
+      val isDue = synchronized(mayWait(batchId) && planWait.waits(batchId) && pace.due(batchId))
+      if (isDue)
+        pace.timed(attempt("look ahead: the batch is routed by what was before it")(show(batchId, count)))
+      if (isDue && !execution.isActive)
+        throw new InterruptedException("the query was stopped while it looked ahead")
+    }
+
+  private def show(batchId: Long, count: Table => Option[Upcoming]): Unit = {
+    val (started, known) = (System.nanoTime(), synchronized(pinLog.tableAt(batchId)))
+    for {
+      application <- Application.of(execution.sparkSession.sparkContext)
+      found <- stateShape
+        .collect { case StateShape.Routable(n) => known.getOrElse(Table.empty(n)) }
+        .flatMap(count)
+    } {
+      synchronized(planWait.shown(batchId))
+      val lookMs = (System.nanoTime() - started) / 1000000
+      application.listener.show(execution.id.toString, batchId, found, lookMs)
+    }
+  }
+
+  // -- publishing ----------------------------------------------------------------------------------------------
+
+  /** Stores a table and pins the next unplanned batch to it: (epoch, batch). */
+  def publish(table: Table, conf: SkewlessConf): (Long, Long) = synchronized {
+    checks(table, routedPartitions, stateShape, hasPlanned = lastPlanned >= 0)
+    conf.checkSize(table.size)
+    val startedBatch = execution.offsetLog.getLatestBatchId().getOrElse(-1L)
+    val planned = if (planWait.isOpen(startedBatch)) startedBatch - 1 else startedBatch
+    val pinned = pinLog.add(table, notBefore = lastPlanned.max(planned) + 1)
+    if (planned < startedBatch) pace.paid()
+    attempt("purge old tables")(execution.offsetLog.listBatchesOnDisk.minOption.foreach(pinLog.purge))
+    pinned
+  }
+
+  /** The newest table, pinned or in force. */
+  def latest: Option[Table] = synchronized(pinLog.latest)
+
+  def tableAt(batchId: Long): Option[Table] = synchronized(pinLog.tableAt(batchId))
+
+  // -- after a batch -------------------------------------------------------------------------------------------
+
+  def committed(batchMs: Long): Unit = pace.batchMs = batchMs
+
+  /** Writes down what a swap did, and deletes the files that its state travelled in. */
+  def swapped(swap: SwapRecord): Unit = synchronized {
+    attempt("record a swap")(pinLog.record(swap))
+    cleanScratch(before = swap.batch + 1)
+  }
+
+  def cleanScratch(before: Long): Unit = synchronized {
+    attempt("delete scratch")(pinLog.clean(execution.runId, before))
+    ()
+  }
+}

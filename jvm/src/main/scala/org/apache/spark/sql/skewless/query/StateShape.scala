@@ -1,0 +1,53 @@
+// In Spark's package because it reads logical plans and StreamExecution, which are private.
+package org.apache.spark.sql.skewless.query
+
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.skewless.SkewlessStateStoreProvider
+
+/** What a plan's stateful stages allow: a table for `partitions`, or, with a reason, none. */
+private[skewless] sealed trait StateShape
+
+private[skewless] object StateShape {
+  final case class Routable(partitions: Int) extends StateShape
+  final case class Refused(why: String) extends StateShape
+
+  def keepsOurs(conf: SQLConf): Boolean =
+    conf.stateStoreProviderClass == classOf[SkewlessStateStoreProvider].getName
+
+  /** Why a state store provider rules tables out, if it does. */
+  def obstacle(conf: SQLConf): Option[String] = Option.when(!keepsOurs(conf))(
+    s"its checkpoint keeps it with ${conf.stateStoreProviderClass}, which cannot move it. A query takes the " +
+      "provider of its first start for good: start it on a new checkpoint, in a session from " +
+      "skewless.configure(builder)"
+  )
+
+  /**
+   * The name of an operator that keeps state, if a streaming plan has one: the operators that Spark itself
+   * counts as stateful.
+   */
+  def statefulNode(plan: LogicalPlan): Option[String] = plan.collectFirst {
+    case node @ (_: Aggregate | _: Deduplicate | _: DeduplicateWithinWatermark | _: Distinct | _: GlobalLimit)
+        if node.isStreaming =>
+      node.nodeName
+    case node @ (_: FlatMapGroupsWithState | _: FlatMapGroupsInPandasWithState | _: TransformWithState |
+        _: TransformWithStateInPySpark) if node.isStreaming =>
+      node.nodeName
+    case join: Join if join.left.isStreaming && join.right.isStreaming => "stream-stream join"
+  }
+
+  /**
+   * Whether a query that has planned nothing yet will be routed: provider and steps leave the planner no
+   * other choice.
+   */
+  def isCertain(execution: StreamExecution): Boolean =
+    statefulNode(execution.analyzedPlan).isDefined &&
+      obstacle(execution.sparkSession.sessionState.conf).isEmpty &&
+      !execution.analyzedPlan.exists {
+        case join: Join => !(join.left.isStreaming && join.right.isStreaming)
+        case aggregate: Aggregate => aggregate.groupingExpressions.isEmpty
+        case _: Union | _: GlobalLimit => true
+        case _ => false
+      }
+}

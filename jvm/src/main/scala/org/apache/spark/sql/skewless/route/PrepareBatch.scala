@@ -1,0 +1,159 @@
+// In Spark's package because it reads physical plans of stateful queries.
+package org.apache.spark.sql.skewless.route
+
+import io.skewless.SkewlessException
+import io.skewless.moves.Chunk
+import io.skewless.observe.KeyCounts
+import io.skewless.table.{SharedTable, Table}
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.exchange.{Exchange, ShuffleExchangeExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StateStoreWriter,
+  StatefulOperatorStateInfo
+}
+import org.apache.spark.sql.skewless.query.{
+  PinLog,
+  QueryRegistry,
+  QueryRun,
+  RunningBatch,
+  StateShape,
+  StateTables
+}
+import org.apache.spark.sql.skewless.state.{ExportNotes, StateMark, StateMeasure, StateSwap}
+
+/**
+ * What one micro-batch is routed by, decided before its plan is rewritten. A value: `RouteStatefulStages` reads
+ * it and nothing else.
+ */
+private[skewless] final case class BatchRouting(
+    queryId: String,
+    batchId: Long,
+    epoch: Long,
+    stages: Seq[StageRouting]
+)
+
+/** How one stage is routed: the mark for its tasks, the move of its state, and what is measured of it. */
+private[skewless] final case class StageRouting(
+    stage: StatefulStage,
+    mark: StateMark,
+    swap: Option[StateSwap],
+    measure: Option[StateMeasure],
+    inputs: Seq[RoutedInput]
+)
+
+/** How one exchange that feeds a stage is routed; an exchange without one of these stays Spark's own. */
+private[skewless] final case class RoutedInput(
+    exchange: Exchange,
+    table: SharedTable,
+    counts: Option[KeyCounts]
+)
+
+/**
+ * Plans the stateful stages of each micro-batch. Runs on the driver, on the stream's thread, after Spark has
+ * placed its exchanges and numbered its operators. All that planning does besides rewriting the plan is done
+ * here, in this order:
+ *
+ *  - look: the batch's own keys are counted, in a job, if a loop wants to see them;
+ *  - wait: for the loop to decide, for a bounded time;
+ *  - settle: the batch is planned from here on, and its tables are those that were pinned to it;
+ *  - announce: accumulators for the keys and the state of watched queries.
+ */
+private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[SparkPlan] {
+
+  override def apply(plan: SparkPlan): SparkPlan =
+    routing(plan).fold(plan)(RouteStatefulStages(_).apply(plan))
+
+  private def routing(plan: SparkPlan): Option[BatchRouting] = {
+    val stages = if (plan.exists(_.isInstanceOf[StateStoreWriter])) StatefulStage.of(plan) else Nil
+    if (stages.isEmpty) None
+    else RunningBatch.current(session).flatMap(routing(plan, stages, _))
+  }
+
+  private def routing(
+      plan: SparkPlan,
+      stages: Seq[StatefulStage],
+      batch: RunningBatch
+  ): Option[BatchRouting] = {
+    val (run, conf) = (QueryRegistry.run(batch), session.sessionState.conf)
+    run.tables.lookAhead(batch.batchId)(LookAhead.count(stages.flatMap(_.exchanges), _, session, batch))
+    val tables = run.tables.stateTables(batch.batchId, StatefulStage.shape(plan, stages, conf))
+    Option.when(StateShape.keepsOurs(conf))(
+      BatchRouting(
+        batch.queryId.toString,
+        batch.batchId,
+        tables.epoch,
+        stages.map(routing(_, tables, batch, run))
+      )
+    )
+  }
+
+  private def routing(
+      stage: StatefulStage,
+      tables: StateTables,
+      batch: RunningBatch,
+      run: QueryRun
+  ): StageRouting = {
+    stage.operators.foreach(checkVersion(_, batch))
+    val table = tables.after.filter(t => stage.partitions.isDefined && !t.isEmpty)
+    StageRouting(
+      stage,
+      StateMark(
+        stage.operators.head.checkpointLocation,
+        batch.batchId,
+        stage.operators.map(_.operatorId).toSet
+      ),
+      stage.partitions.map(n => swap(stage, tables.tableBefore(n), tables.tableAfter(n), batch, run)),
+      for {
+        _ <- stage.partitions
+        _ <- run.watching
+        measure <- run.stateBytes.measure(batch, session, stage.operators, table)
+      } yield measure,
+      stage.exchanges.flatMap(input(_, table, batch, run))
+    )
+  }
+
+  private def swap(
+      stage: StatefulStage,
+      before: Table,
+      after: Table,
+      batch: RunningBatch,
+      run: QueryRun
+  ): StateSwap = {
+    val notes = new ExportNotes {
+      override def exported(keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit =
+        run.swaps.exported(batch.batchId, keyHashes, moved, millis)
+    }
+    val scratch = PinLog.scratch(batch)
+    new StateSwap(session, stage.operators, before, after, batch.batchId, scratch, notes)
+  }
+
+  /** None where there is nothing to route by and nobody who wants the keys counted. */
+  private def input(
+      exchange: Exchange,
+      table: Option[Table],
+      batch: RunningBatch,
+      run: QueryRun
+  ): Option[RoutedInput] = exchange match {
+    case shuffle: ShuffleExchangeExec =>
+      shuffle.outputPartitioning match {
+        case hash: HashPartitioning =>
+          val counts = run.keyCounts(batch.batchId)
+          Option.when(table.isDefined || counts.isDefined) {
+            val routed = table.getOrElse(Table.empty(hash.numPartitions))
+            RoutedInput(exchange, SharedTable(routed, session.sparkContext), counts)
+          }
+        case _ => None
+      }
+    case _ => None
+  }
+
+  private def checkVersion(info: StatefulOperatorStateInfo, batch: RunningBatch): Unit =
+    if (info.storeVersion != batch.batchId)
+      throw SkewlessException.version(
+        s"operator ${info.operatorId} reads state version ${info.storeVersion} in $batch, Skewless knows " +
+          "only versions that count batches. Use a Spark that this release serves."
+      )
+}

@@ -1,0 +1,110 @@
+// In Spark's package because it reads physical plans of stateful queries.
+package org.apache.spark.sql.skewless.route
+
+import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, SinglePartition}
+import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan}
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
+import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, Exchange, ShuffleExchangeExec}
+import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StateStoreWriter,
+  StatefulOperatorStateInfo
+}
+import org.apache.spark.sql.execution.streaming.operators.stateful.{flatmapgroupswithstate => groups}
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.skewless.query.StateShape
+import org.apache.spark.sql.skewless.state.AnyProvider
+
+/**
+ * The nodes between exchanges, from `top` down; the exchanges they read; the stateful operators among them.
+ */
+private[skewless] final case class StatefulStage(
+    top: SparkPlan,
+    nodes: Seq[SparkPlan],
+    exchanges: Seq[Exchange]
+) {
+
+  val operators: Seq[StatefulOperatorStateInfo] = nodes.collect {
+    case writer: StateStoreWriter if AnyProvider.isStreaming(writer) && writer.stateInfo.isDefined =>
+      writer.getStateInfo
+  }
+
+  /**
+   * The number of partitions that a table routes over; None where all rows meet in one partition and nothing
+   * can move.
+   */
+  val partitions: Option[Int] =
+    exchanges.map(_.outputPartitioning).collectFirst { case hash: HashPartitioning => hash.numPartitions }
+
+  /** Why the stage cannot be routed, if it cannot. */
+  def obstacle: Option[String] = {
+    val foreign = exchanges.collectFirst {
+      case other if !other.isInstanceOf[ShuffleExchangeExec] =>
+        s"another plugin plans its exchange as ${other.getClass.getName}"
+    }
+    val unequal = exchanges.map(_.outputPartitioning).flatMap {
+      case SinglePartition if partitions.isEmpty => None
+      case routed: RoutedPartitioning if !routed.table.isEmpty =>
+        Some("the stage that keeps its state also reads rows that a table of their own routes")
+      case hash: HashPartitioning if partitions.contains(hash.numPartitions) => None
+      case other =>
+        Some(s"the stage that keeps its state also reads rows placed by $other, which no table can route")
+    }
+    val leaf = nodes.collectFirst {
+      case leaf: LeafExecNode if partitions.exists(_ > 1) =>
+        s"the stage that keeps its state also reads ${leaf.nodeName} without a shuffle, and only shuffled " +
+          "rows can be routed"
+    }
+    foreign.orElse(unequal.headOption).orElse(leaf)
+  }
+}
+
+private[skewless] object StatefulStage {
+
+  /** Every stage of a plan that keeps state. */
+  def of(plan: SparkPlan): Seq[StatefulStage] = all(plan).filter(_.operators.nonEmpty)
+
+  /** What the stages of a plan allow together: one table serves them all, or none does. */
+  def shape(plan: SparkPlan, stages: Seq[StatefulStage], conf: SQLConf): StateShape = {
+    val strict = SQLConf.STATEFUL_OPERATOR_USE_STRICT_DISTRIBUTION
+    plan
+      .collectFirst { case _: AdaptiveSparkPlanExec => "it is planned adaptively" }
+      .orElse(StateShape.obstacle(conf))
+      .orElse(
+        Option.when(!conf.getConf(strict))(
+          s"${strict.key} is false, so its state does not lie by the operator's full key"
+        )
+      )
+      .orElse(stages.flatMap(_.obstacle).headOption)
+      .map(StateShape.Refused(_))
+      .getOrElse {
+        stages
+          .flatMap(_.partitions)
+          .headOption
+          .fold[StateShape](StateShape.Refused("all rows of its stateful step meet in one partition"))(
+            StateShape.Routable(_)
+          )
+      }
+  }
+
+  private def all(plan: SparkPlan): Seq[StatefulStage] = {
+    def nodes(p: SparkPlan): Seq[SparkPlan] =
+      if (p.isInstanceOf[Exchange]) Seq(p) else p +: inputs(p).flatMap(nodes)
+    val (edges, inside) = nodes(plan).partition(_.isInstanceOf[Exchange])
+    val exchanges = edges.map(_.asInstanceOf[Exchange])
+    val stage = StatefulStage(plan, inside, exchanges.filterNot(_.isInstanceOf[BroadcastExchangeLike]))
+    stage +: exchanges.flatMap(_.children).flatMap(all)
+  }
+
+  /**
+   * The children that a node reads: without an initial state, the second child of an operator that could have
+   * one is a dummy.
+   */
+  private def inputs(plan: SparkPlan): Seq[SparkPlan] = plan match {
+    case node: TransformWithStateExec if !node.hasInitialState => Seq(node.child)
+    case node: TransformWithStateInPySparkExec if !node.hasInitialState => Seq(node.child)
+    case node: groups.FlatMapGroupsWithStateExec if !node.hasInitialState => Seq(node.child)
+    case other => other.children
+  }
+}

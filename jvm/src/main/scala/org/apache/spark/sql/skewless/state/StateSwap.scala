@@ -1,0 +1,60 @@
+// In Spark's package because it reads the layout of state stores, which is private.
+package org.apache.spark.sql.skewless.state
+
+import io.skewless.moves.Chunk
+import io.skewless.table.{SharedTable, Table, TableDiff}
+import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf
+
+/** Notes what a swap has exported: how many key hashes changed places, what moved, and how long that took. */
+private[skewless] trait ExportNotes {
+  def exported(keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit
+}
+
+/**
+ * The move of one stage's state in one batch, from table to table. Shared by the nodes above all exchanges of
+ * the stage, so that the export runs once however many of them there are, and however many actions the batch
+ * has. Making it has no effect; reading `moved` runs the export.
+ *
+ * @param scratch the folder of this run's and batch's files
+ */
+private[skewless] final class StateSwap(
+    session: SparkSession,
+    operators: Seq[StatefulOperatorStateInfo],
+    before: Table,
+    after: Table,
+    batchId: Long,
+    scratch: Path,
+    notes: ExportNotes
+) {
+
+  /** What moves, exported on first use. Nothing can move out of version 0. */
+  lazy val moved: Seq[Chunk] = {
+    val changes = TableDiff.diff(before, after)
+    if (changes.isEmpty || batchId == 0) Nil
+    else {
+      val started = System.nanoTime()
+      val chunks = exportFrom(changes.map(_.before.head).distinct.sorted)
+      notes.exported(changes.size, chunks, (System.nanoTime() - started) / 1000000)
+      chunks
+    }
+  }
+
+  private def exportFrom(givers: Seq[Int]): Seq[Chunk] = {
+    val job = StateExport(
+      new Path(operators.head.checkpointLocation).toString,
+      operators.head.queryRunId,
+      batchId,
+      StateLayout.read(session, operators, batchId),
+      operators.flatMap(info => info.stateStoreCkptIds.map(info.operatorId -> _)).toMap,
+      SharedTable(before, session.sparkContext),
+      SharedTable(after, session.sparkContext),
+      scratch.toString,
+      new StateStoreConf(session.sessionState.conf)
+    )
+    val hadoop = session.sessionState.newHadoopConf()
+    StateExport.run(session.sparkContext, job, givers, session.streams.stateStoreCoordinator, hadoop)
+  }
+}

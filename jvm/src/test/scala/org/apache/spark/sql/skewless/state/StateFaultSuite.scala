@@ -1,0 +1,222 @@
+package org.apache.spark.sql.skewless.state
+
+import java.nio.file.{Files, Paths, StandardOpenOption}
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicInteger
+
+import scala.jdk.CollectionConverters._
+
+import io.skewless.SkewlessException
+import org.apache.hadoop.fs.{Path => HadoopPath}
+import org.apache.spark.{MapOutputTrackerMaster, SparkEnv, SparkException, TaskContext}
+import org.apache.spark.shuffle.FetchFailedException
+import org.apache.spark.sql.{ForeachWriter, Row}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.skewless.{
+  FileRun,
+  FullMatrix,
+  HaltingFileSystem,
+  Operator,
+  Queries,
+  SparkPrivate,
+  StatefulRun
+}
+import org.apache.spark.sql.streaming.StreamingQueryException
+import org.apache.spark.storage.BlockManagerId
+import org.scalatest.funsuite.AnyFunSuite
+
+/**
+ * Tasks that fail, are fetched again, run twice; files that are damaged on their way: in the batch that swaps
+ * tables.
+ */
+class StateFaultSuite extends AnyFunSuite with StatefulRun {
+
+  private val swapBatch = 3L
+  private val batches = input(6)
+
+  private val cases = for {
+    (operator, i) <- Operator.all.zipWithIndex
+    if FullMatrix.on || i % 4 == 0
+    format <- if (FullMatrix.on) Seq(1, 2) else Seq(i / 4 % 2 + 1)
+  } yield (operator, format.toString)
+
+  /** Runs the query with a swap in `swapBatch`, its rows going through a writer that can fail. */
+  private def withFault(operator: Operator, format: String, fault: Fault): Unit =
+    withConf(operator.conf :+ SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key -> format: _*) {
+      val expected = plain(operator, batches)
+      withRun(operator.query, operator.mode, ours) { run =>
+        Fault.rows.clear()
+        val query = operator
+          .query(run.source)
+          .writeStream
+          .option("checkpointLocation", run.checkpoint)
+          .outputMode(operator.mode)
+          .foreach(new FaultyWriter(fault))
+          .start()
+        batches.zipWithIndex.foreach { case (rows, i) =>
+          if (i == swapBatch)
+            Queries.publish(query, table(hashes(batches, operator.keys: _*), 1), limits)
+          run.stream.addData(rows)
+          query.processAllAvailable()
+        }
+        assert(fault.fired.get() > 0, "the fault did fire")
+        val found = Fault.rows.asScala.groupMap(_._1._1)(_._2).view.mapValues(_.flatten.toSeq.sorted).toMap
+        expected.rows.foreach { case (batch, rows) =>
+          assert(found.getOrElse(batch, Nil) == rows, s"batch $batch")
+        }
+        SparkPrivate.drainListeners(spark.sparkContext)
+        assert(Queries.swaps(query).exists(_.rows > 0), "state did move")
+      }
+    }
+
+  for ((operator, format) <- cases) {
+    test(
+      s"every task of the swap batch fails once after its state commit: ${operator.name}, checkpoint " +
+        s"format $format"
+    ) {
+      withFault(operator, format, new FailsAfterCommit(swapBatch))
+    }
+
+    test(
+      s"a map output is lost after some tasks have committed: ${operator.name}, checkpoint format $format"
+    ) {
+      withFault(operator, format, new LosesMapOutput(swapBatch))
+    }
+  }
+
+  for ((operator, format) <- cases.take(if (FullMatrix.on) cases.size else 2))
+    test(s"two actions in foreachBatch: ${operator.name}, checkpoint format $format") {
+      withConf(operator.conf :+ SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key -> format: _*) {
+        val expected = plain(operator, batches)
+        withRun(operator.query, operator.mode, ours) { run =>
+          val counts = new ConcurrentHashMap[Long, Long]()
+          val query = run.start { (rows, id) => counts.put(id, rows.count()); run.collect(rows, id) }
+          batches.zipWithIndex.foreach { case (rows, i) =>
+            if (i == swapBatch)
+              Queries.publish(query, table(hashes(batches, operator.keys: _*), 1), limits)
+            run.stream.addData(rows)
+            query.processAllAvailable()
+          }
+          same(run.outcome, expected)
+          assert(counts.asScala.forall { case (batch, rows) => rows == expected.rows(batch).size })
+        }
+      }
+    }
+
+  // -- files on their way
+  // ---------------------------------------------------------------------------------------------------
+
+  private val damages = Seq[(String, java.nio.file.Path => Unit)](
+    "is missing" -> (Files.delete(_)),
+    "not those that were written" -> { file =>
+      val bytes = Files.readAllBytes(file)
+      bytes(bytes.length / 2) = (bytes(bytes.length / 2) ^ 1).toByte
+      Files.write(file, bytes)
+      ()
+    },
+    "cannot be read" -> { file =>
+      Files.write(file, Files.readAllBytes(file).dropRight(9), StandardOpenOption.TRUNCATE_EXISTING)
+      ()
+    }
+  )
+
+  for ((says, damage) <- damages)
+    test(
+      s"an export file that $says stops the query by name; nothing is committed, and the next run makes it " +
+        "anew"
+    ) {
+      val operator = Operator.named("count")
+      val dir = Files.createTempDirectory("skewless-damage")
+      try {
+        val run = new FileRun(dir, operator, "1")
+        run.writeInput(batches)
+        val damaged = new AtomicInteger
+        HaltingFileSystem.hook = (operation, path: HadoopPath) =>
+          if (
+            operation == "open" && path.toUri.getPath.contains("/moves/3-") && damaged.getAndIncrement() == 0
+          )
+            damage(Paths.get(path.toUri.getPath))
+        val error = intercept[StreamingQueryException](run.run(spark))
+        HaltingFileSystem.hook = (_, _) => ()
+        val refusals =
+          Iterator.iterate[Throwable](error)(_.getCause).takeWhile(_ != null).collect {
+            case e: SkewlessException => e
+          }
+        assert(
+          refusals.exists(e =>
+            e.code == "CheckpointError" && e.getMessage.contains(says) && e.getMessage.contains("/moves/3-")
+          )
+        )
+        assert(damaged.get() > 0 && !Files.exists(dir.resolve("checkpoint/commits/3")))
+        run.run(spark)
+        assert(run.rows == plain(operator, batches).rows)
+      } finally {
+        HaltingFileSystem.hook = (_, _) => ()
+        org.apache.spark.util.Utils.deleteRecursively(dir.toFile)
+      }
+    }
+}
+
+/** What goes wrong in a task, once its rows are all written and its state is committed. */
+private[skewless] trait Fault extends Serializable {
+  def fired: AtomicInteger = Fault.fired
+  def afterCommit(partition: Long, batch: Long): Unit
+}
+
+private[skewless] object Fault {
+  val fired = new AtomicInteger
+  val rows = new ConcurrentHashMap[(Long, Long), Seq[String]]()
+}
+
+private final class FailsAfterCommit(batch: Long) extends Fault {
+  Fault.fired.set(0)
+  override def afterCommit(partition: Long, now: Long): Unit =
+    if (now == batch && TaskContext.get().attemptNumber() == 0) {
+      fired.incrementAndGet()
+      throw new SparkException("injected: the task fails after its state commit")
+    }
+}
+
+/**
+ * The first tasks to finish commit; the next one finds a map output gone, and Spark runs that map task again.
+ */
+private final class LosesMapOutput(batch: Long) extends Fault {
+  Fault.fired.set(0)
+  override def afterCommit(partition: Long, now: Long): Unit =
+    if (
+      now == batch && partition == 3 && TaskContext.get().stageAttemptNumber() == 0 && fired
+        .getAndIncrement() == 0
+    ) {
+      val tracker = SparkEnv.get.mapOutputTracker.asInstanceOf[MapOutputTrackerMaster]
+      val shuffle = tracker.shuffleStatuses.keys.max
+      tracker.unregisterMapOutput(shuffle, 0, SparkEnv.get.blockManager.blockManagerId)
+      throw new FetchFailedException(
+        BlockManagerId("lost", "nowhere", 1),
+        shuffle,
+        0L,
+        0,
+        partition.toInt,
+        "injected"
+      )
+    }
+}
+
+/** Keeps the rows of each (batch, partition) of the attempt that ended well. */
+private final class FaultyWriter(fault: Fault) extends ForeachWriter[Row] {
+  private var at = (0L, 0L)
+  private val rows = scala.collection.mutable.ArrayBuffer.empty[String]
+
+  override def open(partition: Long, batch: Long): Boolean = {
+    at = (batch, partition)
+    rows.clear()
+    true
+  }
+
+  override def process(row: Row): Unit = { rows += row.toString; () }
+
+  override def close(error: Throwable): Unit = if (error == null) {
+    fault.afterCommit(at._2, at._1)
+    Fault.rows.put(at, rows.toSeq)
+    ()
+  }
+}

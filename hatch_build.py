@@ -11,10 +11,13 @@ class JarHook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         release = (Path(self.root) / "VERSION").read_text().strip()
-        jars = sorted((Path(self.root) / "jvm" / "target" / "scala-2.13").glob(f"skewless-spark-*_2.13-{release}.jar"))
+        jars = sorted(
+            (Path(self.root) / "jvm" / "target" / "scala-2.13").glob(f"skewless-spark-*_2.13-{release}.jar")
+        )
         if not jars:
             raise FileNotFoundError(
-                f"no jar of version {release} in jvm/target/scala-2.13. Run `make jar` before building the wheel."
+                f"no jar of version {release} in jvm/target/scala-2.13. Run `make jar` before building the "
+                "wheel."
             )
         for jar in jars:
             build_data["force_include"][str(jar)] = f"skewless/jars/{jar.name}"

@@ -2,8 +2,9 @@
 
     python bench/evidence.py [--page pkg --page fish ...] [--data DIR]
 
-`--data` names a folder with real streams (parquet files with a column `key`); without it the generated ones remain. What the
-pages compare are ratios within one run; times depend on the machine, balance and memory do not.
+`--data` names a folder with real streams (parquet files with a column `key`); without it the generated ones
+remain. What the pages compare are ratios within one run; times depend on the machine, balance and memory do
+not.
 """
 
 from __future__ import annotations
@@ -29,9 +30,17 @@ PAGES: dict[str, Build] = {
 
 
 @click.command()
-@click.option("--page", "names", multiple=True, type=click.Choice(list(PAGES)), help="Only this page; again for more.")
-@click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="A folder with real streams.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path(__file__).parent.parent / "docs" / "evidence")
+@click.option(
+    "--page", "names", multiple=True, type=click.Choice(list(PAGES)), help="Only this page; again for more."
+)
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder with real streams.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path(__file__).parent.parent / "docs" / "evidence"
+)
 def main(names: tuple[str, ...], data: Path | None, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
@@ -42,7 +51,10 @@ def main(names: tuple[str, ...], data: Path | None, out: Path) -> None:
         path = page.write()
         seconds = time.perf_counter() - start
         click.echo(f"{path.name}: {sum(page.verdicts)} of {len(page.verdicts)} claims agree, {seconds:.0f} s")
-    click.echo(f"all: {time.perf_counter() - begin:.0f} s by the clock, {time.process_time():.0f} s of processor time")
+    click.echo(
+        f"all: {time.perf_counter() - begin:.0f} s by the clock, {time.process_time():.0f} s of processor "
+        "time"
+    )
 
 
 if __name__ == "__main__":

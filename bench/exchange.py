@@ -1,10 +1,12 @@
-"""Routed exchange against Spark's own hash exchange, interleaved in one run: ratios with their spread, never times alone.
+"""Routed exchange against Spark's own hash exchange, interleaved in one run: ratios with their spread, never
+times alone.
 
-Two ratios: of wall time, and of the CPU time that the whole JVM took (generated code, shuffle, garbage collection), which other
-work on the machine disturbs less.
+Two ratios: of wall time, and of the CPU time that the whole JVM took (generated code, shuffle, garbage
+collection), which other work on the machine disturbs less.
 
-Rows are generated (`spark.range`), cut by key into `--partitions`, and thrown away (`noop`), so the exchange is most of the
-work. Each round runs every variant once, in an order that turns from round to round; the ratio is taken within a round.
+Rows are generated (`spark.range`), cut by key into `--partitions`, and thrown away (`noop`), so the exchange
+is most of the work. Each round runs every variant once, in an order that turns from round to round; the ratio
+is taken within a round.
 
     python bench/exchange.py --rows 10000000 --rounds 9
 """
@@ -28,12 +30,19 @@ UNIFORM_KEYS = 1_000_000
 
 def main() -> None:
     args = _arguments()
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "4g")
-    builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.sql.adaptive.enabled", "false")
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "4g")
+    )
+    builder = builder.config("spark.ui.showConsoleProgress", "false").config(
+        "spark.sql.adaptive.enabled", "false"
+    )
     spark = skewless.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     print(
-        f"{args.rows:,} rows, {args.partitions} partitions, {args.rounds} rounds, local[2]; ratio = to Spark's own in that round"
+        f"{args.rows:,} rows, {args.partitions} partitions, {args.rounds} rounds, local[2]; ratio = to "
+        "Spark's own in that round"
     )
     for keys, column in (("uniform", _uniform()), ("skewed", _skewed())):
         rows = spark.range(0, args.rows, 1, 4).select(column.alias("k"), F.col("id").alias("v"))
@@ -43,13 +52,24 @@ def main() -> None:
 
 
 def _variants(rows: DataFrame, partitions: int) -> dict[str, DataFrame]:
-    hashes = [r.h for r in rows.limit(200_000).select(skewless.key_hash("k").alias("h")).distinct().limit(50_000).collect()]
+    hashes = [
+        r.h
+        for r in rows.limit(200_000)
+        .select(skewless.key_hash("k").alias("h"))
+        .distinct()
+        .limit(50_000)
+        .collect()
+    ]
     rng = np.random.default_rng(7)
-    far = np.setdiff1d(rng.integers(-(1 << 31), 1 << 31, 120_000), hashes)  # entries that no row meets, to fill up the table
+    far = np.setdiff1d(
+        rng.integers(-(1 << 31), 1 << 31, 120_000), hashes
+    )  # entries that no row meets, to fill up the table
     filled = np.concatenate([np.array(hashes, dtype=np.int64), far])[:50_000]
     variants = {name: rows.repartition(partitions, "k") for name in ("Spark's own", "Spark's own again")}
     for entries in (0, 3_000, 50_000):
-        hashes_in = filled[:entries]  # each sent where hashing sends it: the look-up is paid, the loads stay comparable
+        hashes_in = filled[
+            :entries
+        ]  # each sent where hashing sends it: the look-up is paid, the loads stay comparable
         table = skewless.Table.of_moves(partitions, hashes_in, hashes_in % partitions)
         variants[f"routed, {entries:,} entries"] = skewless.repartition(rows, partitions, "k", table=table)
     return variants
@@ -75,8 +95,13 @@ def _print(keys: str, taken: dict[str, list[tuple[float, float]]]) -> None:
     base = taken["Spark's own"]
     print(f"\n{keys + ' keys':30} CPU: median [quartiles]     wall: median [quartiles]    wall seconds")
     for name, measured in taken.items():
-        columns = [_spread([one[i] / plain[i] for one, plain in zip(measured, base, strict=True)]) for i in (1, 0)]
-        print(f"  {name:28} {columns[0]}     {columns[1]}     {statistics.median(wall for wall, _ in measured):5.2f}")
+        columns = [
+            _spread([one[i] / plain[i] for one, plain in zip(measured, base, strict=True)]) for i in (1, 0)
+        ]
+        print(
+            f"  {name:28} {columns[0]}     {columns[1]}     "
+            f"{statistics.median(wall for wall, _ in measured):5.2f}"
+        )
 
 
 def _spread(ratios: list[float]) -> str:
@@ -101,7 +126,9 @@ def _skewed() -> Column:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--partitions", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=9)

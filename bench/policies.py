@@ -1,12 +1,13 @@
 """Times the policies on Zipf keys and prints a table: time, balance, bytes moved, entries.
 
-    PYTHONPATH=python python bench/policies.py                    # 1M keys, 15 partitions, z = 0.85, table of 3,000
+    PYTHONPATH=python python bench/policies.py                    # 1M keys, 15 partitions, z = 0.85, table of
+    3,000
 
-The table in force is full: heavy keys of an earlier interval, dealt out level; since then a share `--drift` of the
-thousand heaviest keys has changed places with keys drawn from all. Each repeat builds a new snapshot, so nothing that a
-snapshot remembers is timed as free; the time to build it is shown apart. Times are of all seeds and repeats together, by
-the clock and of this process; ratios compare medians of the latter, which a busy machine hardly changes, with Mixed's. Mixed_BF
-plans once, on the first seed.
+The table in force is full: heavy keys of an earlier interval, dealt out level; since then a share `--drift`
+of the thousand heaviest keys has changed places with keys drawn from all. Each repeat builds a new snapshot,
+so nothing that a snapshot remembers is timed as free; the time to build it is shown apart. Times are of all
+seeds and repeats together, by the clock and of this process; ratios compare medians of the latter, which a
+busy machine hardly changes, with Mixed's. Mixed_BF plans once, on the first seed.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewless import policies
-from skewless.plan import Plan
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 POLICIES = ("mixed", "compact", "min_mig", "min_table", "llfd", "simple", "readj", "mixed_bf")
 SIGMAS = (0.1, 0.03, 0.01, 0.003, 0.001)
@@ -49,10 +50,17 @@ def main() -> None:
     before = [1 + case.observe().imbalance for case in cases]
     print(
         f"{args.keys} keys, {args.partitions} partitions, z={args.z}, max_imbalance={args.max_imbalance}, "
-        f"max_entries={args.max_entries}, seeds {args.seeds}, {args.repeats} repeats each, numpy {np.__version__}"
+        f"max_entries={args.max_entries}, seeds {args.seeds}, {args.repeats} repeats each, numpy "
+        f"{np.__version__}"
     )
-    print(f"max/mean before: {min(before):.3f}..{max(before):.3f}; building a snapshot: {ms(_times(cases, args.repeats))} ms")
-    print("bytes: moved, in percent of all state; / MinTable: as a share of what MinTable moves; all [min..max] over the seeds")
+    print(
+        f"max/mean before: {min(before):.3f}..{max(before):.3f}; building a snapshot: "
+        f"{ms(_times(cases, args.repeats))} ms"
+    )
+    print(
+        "bytes: moved, in percent of all state; / MinTable: as a share of what MinTable moves; all "
+        "[min..max] over the seeds"
+    )
     print(
         f"{'policy':<13}{'ms median [min..max]':>26}{'CPU ms':>9}{'x mixed':>9}{'max/mean':>18}{'bytes %':>14}{'/ MinTable':>14}"
         f"{'entries':>12}  met"
@@ -81,7 +89,13 @@ def run(args: argparse.Namespace, cases: list[Case], limits: Limits) -> None:
             timed_plans = [timed(name, case, setting, 1 if brute else args.repeats) for case in some]
             times = [time for times, _ in timed_plans for time in times]
             baseline = baseline or statistics.median(cpu for _, cpu in times)
-            row(label, times, baseline, [(case, plan) for case, (_, plan) in zip(some, timed_plans, strict=True)], least)
+            row(
+                label,
+                times,
+                baseline,
+                [(case, plan) for case, (_, plan) in zip(some, timed_plans, strict=True)],
+                least,
+            )
 
 
 def timed(name: str, case: Case, limits: Limits, repeats: int) -> tuple[list[tuple[float, float]], Plan]:
@@ -96,7 +110,11 @@ def timed(name: str, case: Case, limits: Limits, repeats: int) -> tuple[list[tup
 
 
 def row(
-    label: str, times: list[tuple[float, float]], baseline: float, plans: list[tuple[Case, Plan]], least: list[float]
+    label: str,
+    times: list[tuple[float, float]],
+    baseline: float,
+    plans: list[tuple[Case, Plan]],
+    least: list[float],
 ) -> None:
     levels = [1 + plan.imbalance_after for _, plan in plans]
     shares = [100 * plan.bytes_moved / case.observe().total_bytes for case, plan in plans]
@@ -117,9 +135,14 @@ def ms(seconds: list[float]) -> str:
 
 
 def grown_table(
-    partitions: int, hashes: NDArray[np.int32], costs: NDArray[np.float64], limits: Limits, rng: np.random.Generator
+    partitions: int,
+    hashes: NDArray[np.int32],
+    costs: NDArray[np.float64],
+    limits: Limits,
+    rng: np.random.Generator,
 ) -> Table:
-    """A table as a drifting stream leaves it: full, or nearly so; its keys are heavy ones, its targets level them."""
+    """A table as a drifting stream leaves it: full, or nearly so; its keys are heavy ones, its targets level
+    them."""
     heavy = np.argsort(-costs)[: 2 * limits.max_entries]
     chosen = rng.choice(heavy, min(limits.max_entries, len(heavy)), replace=False)
     loads = np.bincount(hashes % partitions, weights=costs, minlength=partitions)
@@ -153,7 +176,9 @@ def _times(cases: list[Case], repeats: int) -> list[float]:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=15)
     parser.add_argument("--z", type=float, default=0.85)

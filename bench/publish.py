@@ -17,7 +17,9 @@ import skewless
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=15)
     repeats = parser.parse_args().repeats
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -26,7 +28,11 @@ def main() -> None:
     balancer = skewless.balance(spark, policy=None)
     with tempfile.TemporaryDirectory() as checkpoint:
         stream = spark.readStream.format("rate").load()
-        writer = skewless.repartition(stream, 64, "value").writeStream.format("noop").option("checkpointLocation", checkpoint)
+        writer = (
+            skewless.repartition(stream, 64, "value")
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+        )
         query = writer.trigger(processingTime="1 hour").start()
         time.sleep(5)
         print("publish: validate, write table and pin under the checkpoint, read back (local disk)")
@@ -39,7 +45,10 @@ def main() -> None:
                 started = time.perf_counter()
                 balancer.publish(query, table)
                 taken.append(1000 * (time.perf_counter() - started))
-            print(f"  {entries:7,} entries   {statistics.median(taken):7.1f} ms median   [{min(taken):.1f} - {max(taken):.1f}]")
+            print(
+                f"  {entries:7,} entries   {statistics.median(taken):7.1f} ms median   [{min(taken):.1f} - "
+                f"{max(taken):.1f}]"
+            )
         query.stop()
     spark.stop()
 

@@ -2,8 +2,8 @@
 
     python bench/simulate.py [--tuples N] [--workers N] [--sources N] [--z Z] [--keys K] [--json]
 
-Times are processor time of this thread, the best of several runs, so that a busy machine disturbs them less; compare the
-rows of one run with each other rather than runs with each other.
+Times are processor time of this thread, the best of several runs, so that a busy machine disturbs them less;
+compare the rows of one run with each other rather than runs with each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from skewless.simulate import NAMES, Cluster, in_memory, make, zipf
 from skewless.simulate.compiled import Int32s
 from skewless.simulate.measures import Measures
-from skewless.simulate.streams import Numbered
+from skewless.simulate.streams.stream import Numbered
 
 EXTRA = ("pkg:estimate=global", "pkg:estimate=probed", "greedy:d=8")
 CHUNK = 1 << 18
@@ -40,15 +40,24 @@ def main(*, tuples: int, workers: int, sources: int, keys: int, z: float, runs: 
     rows = []
     for spec in (*NAMES, *EXTRA):
         route, measure = measured(stream, spec, cluster, runs)
-        row = {"scheme": spec, "route": tuples / route / 1e6, "with_measures": tuples / (route + measure) / 1e6}
+        row = {
+            "scheme": spec,
+            "route": tuples / route / 1e6,
+            "with_measures": tuples / (route + measure) / 1e6,
+        }
         click.echo(f"{spec:24}{row['route']:>10.1f}{row['with_measures']:>10.1f}", err=as_json)
         rows.append(row)
     if as_json:
-        click.echo(json.dumps({"tuples": tuples, "workers": workers, "sources": sources, "keys": keys, "z": z, "rows": rows}))
+        click.echo(
+            json.dumps(
+                {"tuples": tuples, "workers": workers, "sources": sources, "keys": keys, "z": z, "rows": rows}
+            )
+        )
 
 
 def measured(stream: Numbered, spec: str, cluster: Cluster, runs: int) -> tuple[float, float]:
-    """The best processor time of routing the stream, and of measuring it; a scheme that takes long is run fewer times."""
+    """The best processor time of routing the stream, and of measuring it; a scheme that takes long is run
+    fewer times."""
     parts = [slice(i, i + CHUNK) for i in range(0, len(stream.numbers), CHUNK)]
     hashes = stream.hashes[stream.numbers]
     sources = (np.arange(len(hashes)) % cluster.sources).astype(np.int32)
@@ -66,7 +75,13 @@ def measured(stream: Numbered, spec: str, cluster: Cluster, runs: int) -> tuple[
         def measure(out=out) -> None:  # type: ignore[no-untyped-def]
             sums = Measures(cluster.workers, 100_000)
             for part, workers in zip(parts, out, strict=True):
-                sums.add(stream.numbers[part], workers, cluster.alive, cluster.service_seconds, cluster.arrival_seconds)
+                sums.add(
+                    stream.numbers[part],
+                    workers,
+                    cluster.alive,
+                    cluster.service_seconds,
+                    cluster.arrival_seconds,
+                )
 
         routes.append(_seconds(route))
         measures.append(_seconds(measure))

@@ -1,10 +1,10 @@
-"""What moving state costs, against plain Spark in the same run: batches without a swap, batches with one, and the same change by
-Spark's own offline repartition of the stopped query.
+"""What moving state costs, against plain Spark in the same run: batches without a swap, batches with one, and
+the same change by Spark's own offline repartition of the stopped query.
 
-State is one row a key, a string of `--bytes` under a long (`groupBy("k").agg(max("payload"))`), kept in RocksDB with changelog
-checkpoints; Spark's own snapshots, which make every tenth batch longer, are put off. Input is parquet, one file a batch. The
-first swap of a JVM also loads classes and compiles code: a small one comes before those measured. Ratios compare batches of one
-run; the machine's times mean little elsewhere.
+State is one row a key, a string of `--bytes` under a long (`groupBy("k").agg(max("payload"))`), kept in
+RocksDB with changelog checkpoints; Spark's own snapshots, which make every tenth batch longer, are put off.
+Input is parquet, one file a batch. The first swap of a JVM also loads classes and compiles code: a small one
+comes before those measured. Ratios compare batches of one run; the machine's times mean little elsewhere.
 
     python bench/state.py --keys 1000000
 """
@@ -35,8 +35,14 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 def main() -> None:
     args = _arguments()
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "6g")
-    builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.sql.shuffle.partitions", PARTITIONS)
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "6g")
+    )
+    builder = builder.config("spark.ui.showConsoleProgress", "false").config(
+        "spark.sql.shuffle.partitions", PARTITIONS
+    )
     builder = builder.config("spark.skewless.table.maxEntries", 10_000_000)
     builder = builder.config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
     builder = builder.config("spark.sql.streaming.stateStore.minDeltasForSnapshot", 1_000)
@@ -57,15 +63,28 @@ class Stream:
     """A query over a folder into which batches are put one by one; each tells its duration in ms."""
 
     def __init__(self, spark: SparkSession, home: Path, name: str, provider: str) -> None:
-        self.spark, self.home, self.folder, self.checkpoint = spark, home, home / name / "in", home / name / "checkpoint"
+        self.spark, self.home, self.folder, self.checkpoint = (
+            spark,
+            home,
+            home / name / "in",
+            home / name / "checkpoint",
+        )
         self.folder.mkdir(parents=True)
         self.files = 0
         spark.conf.set(PROVIDER, provider)
-        rows = spark.readStream.schema("k LONG, payload STRING").option("maxFilesPerTrigger", 1).parquet(str(self.folder))
+        rows = (
+            spark.readStream.schema("k LONG, payload STRING")
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(self.folder))
+        )
         self.query = self._start(rows.groupBy("k").agg(F.max("payload").alias("p")))
 
     def _start(self, df: DataFrame) -> StreamingQuery:
-        writer = df.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(self.checkpoint))
+        writer = (
+            df.writeStream.format("noop")
+            .outputMode("update")
+            .option("checkpointLocation", str(self.checkpoint))
+        )
         return writer.start()
 
     def batch(self, keys: np.ndarray, payload_bytes: int) -> int:
@@ -79,7 +98,8 @@ class Stream:
 
 
 def _steady(spark: SparkSession, home: Path, rounds: int) -> None:
-    """Each round gives one batch of 100,000 rows to plain Spark, to plain Spark again, and to Skewless with 3,000 entries."""
+    """Each round gives one batch of 100,000 rows to plain Spark, to plain Spark again, and to Skewless with
+    3,000 entries."""
     ours = spark.conf.get(PROVIDER)
     streams = {
         "Spark's own": Stream(spark, home, "plain", STOCK),
@@ -92,19 +112,26 @@ def _steady(spark: SparkSession, home: Path, rounds: int) -> None:
         stream.batch(np.arange(keys), 100)
     hashes = _hashes(spark, np.arange(3_000))
     skewless.balance(spark, policy=None).publish(
-        streams["Skewless, 3,000 entries"].query, skewless.Table.of_moves(PARTITIONS, hashes, (hashes + 1) % PARTITIONS)
+        streams["Skewless, 3,000 entries"].query,
+        skewless.Table.of_moves(PARTITIONS, hashes, (hashes + 1) % PARTITIONS),
     )
     times: dict[str, list[int]] = {name: [] for name in streams}
     for i in range(rounds + 4):
         drawn = rng.integers(0, keys, 100_000)
         for name in np.roll(list(streams), i):
             times[name].append(streams[name].batch(drawn, 100))
-    print(f"\nno swap: {rounds} rounds of 100,000 rows on {keys:,} keys; ratio of batch time to Spark's own in that round")
+    print(
+        f"\nno swap: {rounds} rounds of 100,000 rows on {keys:,} keys; ratio of batch time to Spark's own in "
+        "that round"
+    )
     base = times["Spark's own"][4:]
     for name, found in times.items():
         ratios = [a / b for a, b in zip(found[4:], base, strict=True)]
         low, middle, high = np.percentile(ratios, [25, 50, 75])
-        print(f"  {name:26s} {middle:5.2f}  [{low:.2f} - {high:.2f}]   median batch {statistics.median(found[4:]):,.0f} ms")
+        print(
+            f"  {name:26s} {middle:5.2f}  [{low:.2f} - {high:.2f}]   median batch "
+            f"{statistics.median(found[4:]):,.0f} ms"
+        )
     for stream in streams.values():
         stream.query.stop()
 
@@ -122,18 +149,26 @@ def _swaps(spark: SparkSession, home: Path, keys: int, payload_bytes: int) -> No
     few = _hashes(spark, np.arange(10))
     balancer.publish(stream.query, skewless.Table.of_moves(PARTITIONS, few, (few + 1) % PARTITIONS))
     neighbours = [normal() for _ in range(7)][3:]
-    print(f"\nswaps: {keys:,} keys of {payload_bytes} bytes, {PARTITIONS} partitions, batches of 100,000 rows")
-    print("  moved      rows   export bytes / state bytes   export ms   swap batch / median of the batches around it")
+    print(
+        f"\nswaps: {keys:,} keys of {payload_bytes} bytes, {PARTITIONS} partitions, batches of 100,000 rows"
+    )
+    print(
+        "  moved      rows   export bytes / state bytes   export ms   swap batch / median of the batches "
+        "around it"
+    )
     for share in (0.01, 0.1, 0.5):
         hashes = np.unique(_hashes(spark, rng.choice(keys, int(keys * share), replace=False)))
-        swap = balancer.publish(stream.query, skewless.Table.of_moves(PARTITIONS, hashes, (hashes + 1) % PARTITIONS))
+        swap = balancer.publish(
+            stream.query, skewless.Table.of_moves(PARTITIONS, hashes, (hashes + 1) % PARTITIONS)
+        )
         took = normal()
         after = [normal() for _ in range(3)]
         record = _record(stream.checkpoint, swap.batch)
         around = statistics.median(neighbours + after)
         print(
             f"  {share:4.0%}  {record['rows']:9,}   {record['bytes']:12,} / {record['stateBytes']:12,} = "
-            f"{record['bytes'] / record['stateBytes']:.3f}   {record['exportMs']:6,}   {took:,} / {around:,.0f} ms = "
+            f"{record['bytes'] / record['stateBytes']:.3f}   {record['exportMs']:6,}   {took:,} / "
+            f"{around:,.0f} ms = "
             f"{took / around:.2f}"
         )
         neighbours = after
@@ -147,14 +182,17 @@ def _offline(spark: SparkSession, home: Path, keys: int, payload_bytes: int) -> 
     """Spark's own tool changes the number of partitions of a stopped query and rewrites all its state."""
     stream = Stream(spark, home, "plain", STOCK)
     _fill(stream, keys, payload_bytes)
-    normal = [stream.batch(np.random.default_rng(i).integers(0, keys, 100_000), payload_bytes) for i in range(3)]
+    normal = [
+        stream.batch(np.random.default_rng(i).integers(0, keys, 100_000), payload_bytes) for i in range(3)
+    ]
     stream.query.stop()
     before = _du(stream.checkpoint)
     started = time.monotonic()
     spark._streamingCheckpointManager.repartition(str(stream.checkpoint), PARTITIONS + 1)
     took = (time.monotonic() - started) * 1000
     print(
-        f"  Spark's offline repartition, query stopped: {took:,.0f} ms = {took / statistics.median(normal):.1f} batches, "
+        f"  Spark's offline repartition, query stopped: {took:,.0f} ms = "
+        f"{took / statistics.median(normal):.1f} batches, "
         f"{_du(stream.checkpoint) - before:,} bytes written"
     )
 
@@ -172,7 +210,9 @@ def _payloads(count: int, size: int) -> pa.Array:
 
 def _hashes(spark: SparkSession, keys: np.ndarray) -> np.ndarray:
     frame = spark.createDataFrame(pa.table({"k": keys.astype(np.int64)}))
-    return np.array([row.h for row in frame.select(skewless.key_hash("k").alias("h")).collect()], dtype=np.int64)
+    return np.array(
+        [row.h for row in frame.select(skewless.key_hash("k").alias("h")).collect()], dtype=np.int64
+    )
 
 
 def _record(checkpoint: Path, batch: int) -> dict[str, int]:

@@ -1,18 +1,22 @@
-"""Real keyed streams through a stateful query, plain and balanced side by side: how near each comes to the perfect balance.
+"""Real keyed streams through a stateful query, plain and balanced side by side: how near each comes to the
+perfect balance.
 
-Each parquet file of `--data` is replayed as micro-batches through `flatMapGroupsWithState` on a local cluster with a slot for
-each of 8 partitions. Each row waits, which stands for work: so the machine's cores do not decide. Plain Spark and Skewless take
-turns, batch by batch, on the same rows; the first batches, in which the loop has seen nothing yet, are left out.
+Each parquet file of `--data` is replayed as micro-batches through `flatMapGroupsWithState` on a local cluster
+with a slot for each of 8 partitions. Each row waits, which stands for work: so the machine's cores do not
+decide. Plain Spark and Skewless take turns, batch by batch, on the same rows; the first batches, in which the
+loop has seen nothing yet, are left out.
 
     bound     what the hottest key alone allows: it cannot be in two places
-    past      what a table can reach that is made anew for each batch, from exact counts of all batches before it, with all keys
-              free to move: what the past does not tell, no table can know. The best of four ways to weigh the past
-    plain     rows done in the time of the heaviest partition, over what level partitions would have done; plain Spark
+    past      what a table can reach that is made anew for each batch, from exact counts of all batches before
+              it, with all keys free to move: what the past does not tell, no table can know. The best of four
+              ways to weigh the past
+    plain     rows done in the time of the heaviest partition, over what level partitions would have done;
+              plain Spark
     skewless  the same with `skewless.balance(spark)`
     time      of a batch, plain / Skewless, median and quartiles of the rounds
 
-`uniform` is there for what the loop costs where nothing is to gain: its time is Skewless / plain, with plain again / plain
-beside it.
+`uniform` is there for what the loop costs where nothing is to gain: its time is Skewless / plain, with plain
+again / plain beside it.
 
     python bench/streams.py --data DIR
 """
@@ -40,7 +44,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 import skewless
-from skewless.session import PROVIDER, PROVIDER_KEY
+from skewless.spark.session import PROVIDER, PROVIDER_KEY
 
 PARTITIONS = 8
 SETTLED = 3
@@ -52,8 +56,15 @@ BENCH_JAR = Path(__file__).parent / "jvm" / "target" / "scala-2.13"
 def main() -> None:
     args = _arguments()
     spark = _session()
-    print(f"{args.batches} batches, {PARTITIONS} partitions, level batches wait {args.seconds:g} s; shares by rows")
-    print(f"{'stream':20s} {'rows':>7s}  bound   past  plain  skewless  swaps    moved  time            same rows", flush=True)
+    print(
+        f"{args.batches} batches, {PARTITIONS} partitions, level batches wait {args.seconds:g} s; shares by "
+        "rows"
+    )
+    print(
+        f"{'stream':20s} {'rows':>7s}  bound   past  plain  skewless  swaps    moved  time            same "
+        "rows",
+        flush=True,
+    )
     for name, keys in _streams(args):
         with tempfile.TemporaryDirectory(prefix="skewless-streams-") as folder:
             _compare(spark, name, np.array_split(keys, args.batches), Path(folder), args)
@@ -67,7 +78,9 @@ def _session() -> SparkSession:
     if not jars:
         raise SystemExit("the benchmark's query is not built. Run `build/sbt benchJvm/package` first.")
     builder = SparkSession.builder.master("local-cluster[4,2,1024]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.sql.shuffle.partitions", PARTITIONS)
+    builder = builder.config("spark.ui.showConsoleProgress", "false").config(
+        "spark.sql.shuffle.partitions", PARTITIONS
+    )
     builder = builder.config("spark.executor.memory", "1g").config("spark.jars", str(jars[-1]))
     spark = skewless.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -121,14 +134,18 @@ class Run:
     def feed(self, number: int, keys: NDArray[Any]) -> None:
         assert self.query is not None
         hidden = self.folder / f".{number}"
-        pq.write_table(pa.table({"k": pa.array(keys, pa.string())}), hidden, row_group_size=max(1, len(keys) // 4))
+        pq.write_table(
+            pa.table({"k": pa.array(keys, pa.string())}), hidden, row_group_size=max(1, len(keys) // 4)
+        )
         hidden.rename(self.folder / "in" / f"{number:05d}.parquet")
         self.query.processAllAvailable()
         progress = next(p for p in reversed(self.query.recentProgress) if p["batchId"] == number)
         self.taken_ms.append(float(progress["durationMs"]["triggerExecution"]))
 
 
-def _compare(spark: SparkSession, name: str, batches: list[NDArray[Any]], folder: Path, args: argparse.Namespace) -> None:
+def _compare(
+    spark: SparkSession, name: str, batches: list[NDArray[Any]], folder: Path, args: argparse.Namespace
+) -> None:
     runs = [Run(folder / "plain", False), Run(folder / "skewless", True)]
     runs += [Run(folder / "again", False)] if name == "uniform" else []
     pace = skewless.Pace(patience=1, cooldown_seconds=0)
@@ -156,7 +173,10 @@ def _print(name: str, runs: list[Run], hashes: list[Any], loads: list[Any], swap
     plain, level = (np.array(run.taken_ms[SETTLED:]) for run in runs[:2])
     counts = [np.unique(batch, return_counts=True) for batch in hashes]
     bound = sum(len(h) / PARTITIONS for h in hashes[SETTLED:])
-    bound /= sum(max(len(h) / PARTITIONS, c.max()) for h, (_, c) in zip(hashes[SETTLED:], counts[SETTLED:], strict=True))
+    bound /= sum(
+        max(len(h) / PARTITIONS, c.max())
+        for h, (_, c) in zip(hashes[SETTLED:], counts[SETTLED:], strict=True)
+    )
     hashed = [np.bincount(batch % PARTITIONS, minlength=PARTITIONS) for batch in hashes]
     past = max(_share(_from_the_past(counts, decay)) for decay in (0.0, 0.3, 0.6, 0.9))
     if len(runs) > 2:
@@ -190,10 +210,13 @@ def _hashes(spark: SparkSession, batches: list[NDArray[Any]]) -> list[NDArray[An
 
 
 def _from_the_past(counts: list[tuple[Any, Any]], decay: float) -> list[NDArray[Any]]:
-    """Loads of each batch under a table that spreads its heaviest keys, as the batches before had them, from scratch."""
+    """Loads of each batch under a table that spreads its heaviest keys, as the batches before had them, from
+    scratch."""
     keys, at = np.unique(np.concatenate([k for k, _ in counts]), return_inverse=True)
     rows = np.zeros((len(counts), len(keys)))
-    rows[np.repeat(np.arange(len(counts)), [len(k) for k, _ in counts]), at] = np.concatenate([c for _, c in counts])
+    rows[np.repeat(np.arange(len(counts)), [len(k) for k, _ in counts]), at] = np.concatenate(
+        [c for _, c in counts]
+    )
     expected, loads = np.zeros(len(keys)), []
     for number, batch in enumerate(rows):
         if number >= SETTLED:
@@ -217,16 +240,27 @@ def _spread_out(keys: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="real streams, plain and balanced, against the perfect balance")
-    parser.add_argument("--data", help="a folder of parquet files, each with a JSON beside it; without it uniform keys only")
+    parser = argparse.ArgumentParser(
+        description="real streams, plain and balanced, against the perfect balance"
+    )
+    parser.add_argument(
+        "--data", help="a folder of parquet files, each with a JSON beside it; without it uniform keys only"
+    )
     parser.add_argument("--only", nargs="+", help="names of streams")
     parser.add_argument("--batches", type=int, default=20)
     parser.add_argument(
-        "--rows", type=int, default=50_000, help="of a batch at most; a short stream is cut into the batches it has"
+        "--rows",
+        type=int,
+        default=50_000,
+        help="of a batch at most; a short stream is cut into the batches it has",
     )
-    parser.add_argument("--seconds", type=float, default=1.0, help="that a batch's rows wait if they are level")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="that a batch's rows wait if they are level"
+    )
     parser.add_argument("--max-imbalance", type=float, default=0.03)
-    parser.add_argument("--look-ahead", action="store_true", help="count the keys of each batch before it is routed")
+    parser.add_argument(
+        "--look-ahead", action="store_true", help="count the keys of each batch before it is routed"
+    )
     return parser.parse_args()
 
 

@@ -1,7 +1,8 @@
-"""docs/faults.md, made from the reports of the Scala suites: which operator went through which fault, in which checkpoint format.
+"""docs/faults.md, made from the reports of the Scala suites: which operator went through which fault, in
+which checkpoint format.
 
-Run by `make faults`, after the suites with the full matrix; with folders as arguments, from the reports in those, and with --note
-a sentence about them. A cell says the formats that passed; a failure is said as such.
+Run by `make faults`, after the suites with the full matrix; with folders as arguments, from the reports in
+those, and with --note a sentence about them. A cell says the formats that passed; a failure is said as such.
 """
 
 from __future__ import annotations
@@ -43,7 +44,12 @@ def main(folders: list[Path], note: str) -> None:
         for report in reports:
             _read(report, cells, faults)
     PAGE.write_text(_page(cells, sorted(faults, key=_moment), note))
-    failed = sum(not passed for by_fault in cells.values() for by_format in by_fault.values() for passed in by_format.values())
+    failed = sum(
+        not passed
+        for by_fault in cells.values()
+        for by_format in by_fault.values()
+        for passed in by_format.values()
+    )
     print(f"{PAGE}: {len(cells)} operators, {len(faults)} faults, {failed} failed")
 
 
@@ -63,7 +69,9 @@ def _moment(fault: str) -> int:
     """Drivers die in the order of the protocol; what has no place in it stays where it was met."""
     if fault.startswith("swap"):
         return -1
-    return next((i for i, word in enumerate(PROTOCOL) if fault.startswith("driver") and word in fault), len(PROTOCOL))
+    return next(
+        (i for i, word in enumerate(PROTOCOL) if fault.startswith("driver") and word in fault), len(PROTOCOL)
+    )
 
 
 def _page(cells: Cells, faults: list[str], note: str) -> str:
@@ -71,10 +79,14 @@ def _page(cells: Cells, faults: list[str], note: str) -> str:
     lines = [
         "# Operators and faults",
         "",
-        "Made by `make faults` from the reports of the suites; do not edit by hand. Each cell is a run of the operator",
-        "with tables swapped while the fault strikes, on real RocksDB stores, its rows compared batch by batch with plain",
-        f"Spark's; v1 and v2 are the checkpoint formats. This page holds {run} runs of the {len(cells) * len(faults) * FORMATS}",
-        "that every operator, fault and format would make; an empty cell was not run. Python's operators, executors killed on a",
+        "Made by `make faults` from the reports of the suites; do not edit by hand. Each cell is a run of "
+        "the operator",
+        "with tables swapped while the fault strikes, on real RocksDB stores, its rows compared batch by "
+        "batch with plain",
+        f"Spark's; v1 and v2 are the checkpoint formats. This page holds {run} runs of the "
+        f"{len(cells) * len(faults) * FORMATS}",
+        "that every operator, fault and format would make; an empty cell was not run. Python's operators, "
+        "executors killed on a",
         "real cluster, speculation and executors with another jar are in `integration/test_state.py` and",
         "`integration/test_state_faults.py`.",
         *(["", note] if note else []),
@@ -93,7 +105,9 @@ def _page(cells: Cells, faults: list[str], note: str) -> str:
 
 
 def _cell(by_format: dict[str, bool]) -> str:
-    return " ".join(f"v{number}" + ("" if passed else " FAILED") for number, passed in sorted(by_format.items()))
+    return " ".join(
+        f"v{number}" + ("" if passed else " FAILED") for number, passed in sorted(by_format.items())
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Adds up the test reports of Python, Scala and the local cluster into one line, `N passed, N failed, N skipped`."""
+"""Adds up the test reports of Python, Scala and the local cluster into one line, `N passed, N failed, N
+skipped`."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Sessions on a local cluster with real executor JVMs, stateful queries on them, and scripts in processes of their own."""
+"""Sessions on a local cluster with real executor JVMs, stateful queries on them, and scripts in processes of
+their own."""
 
 from __future__ import annotations
 
@@ -123,14 +124,25 @@ def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Call
 
 @pytest.fixture
 def two_hosts(tmp_path: Path) -> Iterator[str]:
-    """A standalone master and two one-core workers on 127.0.0.2 and 127.0.0.3: its address. Logs go to `tmp_path`."""
+    """A standalone master and two one-core workers on 127.0.0.2 and 127.0.0.3: its address. Logs go to
+    `tmp_path`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     deploy = [str(Path(pyspark.__file__).parent / "bin" / "spark-class")]
     env = os.environ | {"SPARK_LOG_DIR": str(tmp_path), "SPARK_WORKER_DIR": str(tmp_path)}
     url = f"spark://127.0.0.1:{port}"
-    commands = [["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
+    commands = [
+        [
+            "org.apache.spark.deploy.master.Master",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--webui-port",
+            "0",
+        ]
+    ]
     for host in ("127.0.0.2", "127.0.0.3"):
         worker = [
             "org.apache.spark.deploy.worker.Worker",

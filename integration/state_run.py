@@ -1,4 +1,5 @@
-"""A stateful query on real executors, and the queries that the tests of state run: input, tables, what each batch gave.
+"""A stateful query on real executors, and the queries that the tests of state run: input, tables, what each
+batch gave.
 
 Apart from the tests because those with faults and those without run the same.
 """
@@ -22,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 import skewless
-from skewless.session import PROVIDER, PROVIDER_KEY
+from skewless.spark.session import PROVIDER, PROVIDER_KEY
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # executors cannot import it
 
@@ -42,10 +43,16 @@ Rows = list[tuple[Any, ...]]
 
 
 def batch_rows(batch: int) -> list[dict[str, Any]]:
-    """Rows of a batch: 30 keys, the lower the hotter, and null; times advance, so that time-outs and timers fire."""
+    """Rows of a batch: 30 keys, the lower the hotter, and null; times advance, so that time-outs and timers
+    fire."""
     random = Random(batch)
-    keys = [None if random.randrange(20) == 0 else f"k{min(random.randrange(30), random.randrange(30))}" for _ in range(60)]
-    return [{"k": k, "v": batch * 1000 + i, "t": batch * 30 + random.randrange(40)} for i, k in enumerate(keys)]
+    keys = [
+        None if random.randrange(20) == 0 else f"k{min(random.randrange(30), random.randrange(30))}"
+        for _ in range(60)
+    ]
+    return [
+        {"k": k, "v": batch * 1000 + i, "t": batch * 30 + random.randrange(40)} for i, k in enumerate(keys)
+    ]
 
 
 def table(hashes: list[int], by: int) -> skewless.Table:
@@ -55,7 +62,9 @@ def table(hashes: list[int], by: int) -> skewless.Table:
 
 def key_hashes(spark: SparkSession) -> list[int]:
     """The hashes of all keys of the input."""
-    keys = spark.createDataFrame([(row["k"],) for batch in range(BATCHES) for row in batch_rows(batch)], "k string").distinct()
+    keys = spark.createDataFrame(
+        [(row["k"],) for batch in range(BATCHES) for row in batch_rows(batch)], "k string"
+    ).distinct()
     return [row.h for row in keys.select(skewless.key_hash("k").alias("h")).collect()]
 
 
@@ -69,7 +78,9 @@ def totals(df: DataFrame, pause: Callable[[Any], None] = lambda key: None) -> Da
         state.update((total,))
         yield pd.DataFrame({"k": [key[0]], "total": [total]})
 
-    return df.groupBy("k").applyInPandasWithState(add, "k string, total long", "total long", "update", "NoTimeout")
+    return df.groupBy("k").applyInPandasWithState(
+        add, "k string, total long", "total long", "update", "NoTimeout"
+    )
 
 
 def time_outs(df: DataFrame) -> DataFrame:
@@ -82,14 +93,17 @@ def time_outs(df: DataFrame) -> DataFrame:
         else:
             rows = pd.concat(list(frames))
             state.update(((state.get[0] if state.exists else 0) + len(rows),))
-            state.setTimeoutTimestamp(max(int(rows.t.max().timestamp() * 1000), state.getCurrentWatermarkMs()) + 5000)
+            state.setTimeoutTimestamp(
+                max(int(rows.t.max().timestamp() * 1000), state.getCurrentWatermarkMs()) + 5000
+            )
 
     timed = df.withWatermark("t", "20 seconds").groupBy("k")
     return timed.applyInPandasWithState(count, "k string, n long", "n long", "append", "EventTimeTimeout")
 
 
 class Variables(StatefulProcessor):
-    """A value, a list and a map for each key; with a time to live Spark keeps an index of expiries beside each."""
+    """A value, a list and a map for each key; with a time to live Spark keeps an index of expiries beside
+    each."""
 
     def __init__(self, ttl_ms: int | None = None) -> None:
         self.ttl_ms = ttl_ms
@@ -124,21 +138,27 @@ class Timers(StatefulProcessor):
         frame = pd.concat(list(rows))
         total = (self.count.get() or (0,))[0] + len(frame)
         self.count.update((total,))
-        self.handle.registerTimer(max(int(frame.t.max().timestamp() * 1000), timerValues.getCurrentWatermarkInMs()) + 5000)
+        self.handle.registerTimer(
+            max(int(frame.t.max().timestamp() * 1000), timerValues.getCurrentWatermarkInMs()) + 5000
+        )
         yield pd.DataFrame({"k": [key[0]], "n": [total], "what": ["rows"]})
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         total = (self.count.get() or (-1,))[0]
         if not list(self.handle.listTimers()):
             self.count.clear()
-        yield pd.DataFrame({"k": [key[0]], "n": [total], "what": [f"timer {expiredTimerInfo.getExpiryTimeInMs()}"]})
+        yield pd.DataFrame(
+            {"k": [key[0]], "n": [total], "what": [f"timer {expiredTimerInfo.getExpiryTimeInMs()}"]}
+        )
 
     def close(self) -> None:
         pass
 
 
 def processed(df: DataFrame, processor: StatefulProcessor, time_mode: str) -> DataFrame:
-    return df.groupBy("k").transformWithStateInPandas(processor, "k string, n long, what string", "update", time_mode)
+    return df.groupBy("k").transformWithStateInPandas(
+        processor, "k string, n long, what string", "update", time_mode
+    )
 
 
 def counts(df: DataFrame) -> DataFrame:
@@ -154,7 +174,8 @@ def collect(df: DataFrame) -> Rows:
 
 @dataclass
 class Run:
-    """One query with its own source folder and checkpoint; a batch is one file, a batch that runs again replaces its rows."""
+    """One query with its own source folder and checkpoint; a batch is one file, a batch that runs again
+    replaces its rows."""
 
     spark: SparkSession
     home: Path
@@ -207,7 +228,11 @@ class Run:
 
     def committed(self) -> dict[Path, bytes]:
         """What a stranger must leave as it is."""
-        files = [path for folder in ("commits", "state", "_skewless") for path in (self.checkpoint / folder).rglob("*")]
+        files = [
+            path
+            for folder in ("commits", "state", "_skewless")
+            for path in (self.checkpoint / folder).rglob("*")
+        ]
         return {path: path.read_bytes() for path in files if path.is_file()}
 
     def assert_moved(self, *swaps: skewless.Swap) -> None:
@@ -231,7 +256,10 @@ OPERATORS: dict[str, tuple[Callable[[DataFrame], DataFrame], dict[str, Any]]] = 
     "applyInPandasWithState": (totals, {}),
     "applyInPandasWithState, event-time time-out": (time_outs, {"mode": "append"}),
     "transformWithStateInPandas, value, list and map": (lambda df: processed(df, Variables(), "None"), {}),
-    "transformWithStateInPandas, timers": (lambda df: processed(df.withWatermark("t", "20 seconds"), Timers(), "EventTime"), {}),
+    "transformWithStateInPandas, timers": (
+        lambda df: processed(df.withWatermark("t", "20 seconds"), Timers(), "EventTime"),
+        {},
+    ),
     "transformWithStateInPandas, time to live": (
         lambda df: processed(df, Variables(HOUR_MS), "ProcessingTime"),
         {"endless": True},

@@ -1,4 +1,5 @@
-"""Run by `test_state_faults.py` on two hosts: in a swap, a task that takes moved state crawls until Spark runs it twice."""
+"""Run by `test_state_faults.py` on two hosts: in a swap, a task that takes moved state crawls until Spark
+runs it twice."""
 
 import json
 import os
@@ -51,7 +52,12 @@ def main(home: Path, marks: str, checkpoint_format: int) -> None:
         Path(marks, "armed").unlink(missing_ok=True)
     swapped.assert_moved(swap)
     record = json.loads((swapped.checkpoint / "_skewless" / "swaps" / str(swap.batch)).read_text())
-    found = {"plain": plain.rows, "swapped": swapped.rows, "targets": record["targets"], "slow partition": SLOW}
+    found = {
+        "plain": plain.rows,
+        "swapped": swapped.rows,
+        "targets": record["targets"],
+        "slow partition": SLOW,
+    }
     print(json.dumps(found))
     sys.stdout.flush()
     spark.stop()

@@ -1,4 +1,5 @@
-"""Run by `test_faults.py` on two hosts: one reduce task of a split shuffle crawls until Spark runs it a second time."""
+"""Run by `test_faults.py` on two hosts: one reduce task of a split shuffle crawls until Spark runs it a
+second time."""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-"""Splits under real faults on real executors: a killed executor, a straggler that is run twice. No row lost, none doubled.
+"""Splits under real faults on real executors: a killed executor, a straggler that is run twice. No row lost,
+none doubled.
 
 The oracle is an order-free checksum of the input; each test asserts that its fault really fired.
 """
@@ -27,7 +28,9 @@ CONF = {"spark.task.maxFailures": "8"}
 
 def source(spark: SparkSession, mappers: int) -> DataFrame:
     """Two thirds of the rows have one of two keys; those keys are split over all partitions."""
-    return spark.range(0, ROWS, 1, mappers).selectExpr("if(id % 3 = 0, id % 1000, -(id % 2) - 1) as k", "id as v")
+    return spark.range(0, ROWS, 1, mappers).selectExpr(
+        "if(id % 3 = 0, id % 1000, -(id % 2) - 1) as k", "id as v"
+    )
 
 
 def split(df: DataFrame) -> DataFrame:
@@ -39,14 +42,23 @@ def split(df: DataFrame) -> DataFrame:
 def checksum(df: DataFrame) -> Row:
     """The same for the same rows in any order and place; a lost, doubled or changed row shows."""
     row_hash = F.xxhash64("k", "v").cast("decimal(38,0)")
-    found = df.agg(F.count("*"), F.sum(row_hash), F.sum(row_hash * F.col("v")), F.bit_xor(F.xxhash64("v", "k"))).first()
+    found = df.agg(
+        F.count("*"), F.sum(row_hash), F.sum(row_hash * F.col("v")), F.bit_xor(F.xxhash64("v", "k"))
+    ).first()
     assert found is not None
     return found
 
 
 def spread(df: DataFrame) -> set[int]:
-    """Where rows of a split key are; `v` is asked for too, since a column that nobody reads is no part of a row's content."""
-    rows = df.filter("k = -1").select(F.spark_partition_id().alias("p"), "v").groupBy("p").agg(F.sum("v")).collect()
+    """Where rows of a split key are; `v` is asked for too, since a column that nobody reads is no part of a
+    row's content."""
+    rows = (
+        df.filter("k = -1")
+        .select(F.spark_partition_id().alias("p"), "v")
+        .groupBy("p")
+        .agg(F.sum("v"))
+        .collect()
+    )
     return {row.p for row in rows}
 
 
@@ -69,7 +81,8 @@ def test_a_killed_executor_loses_no_row(spark: SparkSession, marks: Path, mapper
     folder = str(marks)
 
     def kill_once(frames: Iterator[Any]) -> Iterator[Any]:
-        """Kills its own executor when three other tasks of the stage have ended: their input is gone, their output counted."""
+        """Kills its own executor when three other tasks of the stage have ended: their input is gone, their
+        output counted."""
         import psutil as ps
 
         yield from frames
@@ -77,7 +90,11 @@ def test_a_killed_executor_loses_no_row(spark: SparkSession, marks: Path, mapper
         try:
             if done >= 3 and not os.path.exists(f"{folder}/killed"):
                 os.close(os.open(f"{folder}/killed", os.O_CREAT | os.O_EXCL))
-                backend = next(p for p in ps.Process().parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
+                backend = next(
+                    p
+                    for p in ps.Process().parents()
+                    if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline())
+                )
                 backend.send_signal(signal.SIGKILL)
                 time.sleep(60)
         except FileExistsError:
@@ -92,10 +109,14 @@ def test_a_killed_executor_loses_no_row(spark: SparkSession, marks: Path, mapper
     assert survived == expected
 
 
-def test_a_straggler_run_twice_counts_once(run_python: Callable[..., Any], two_hosts: str, marks: Path) -> None:
+def test_a_straggler_run_twice_counts_once(
+    run_python: Callable[..., Any], two_hosts: str, marks: Path
+) -> None:
     """Spark speculates on another host only, so this one runs on two workers with addresses of their own."""
     script = Path(__file__).with_name("straggler.py").read_text()
-    out = run_python(script, env={"MASTER": two_hosts, "MARKS": str(marks), "PYTHONPATH": f"{ROOT}/python:{ROOT}"}).stdout
+    out = run_python(
+        script, env={"MASTER": two_hosts, "MARKS": str(marks), "PYTHONPATH": f"{ROOT}/python:{ROOT}"}
+    ).stdout
     assert "SAME True" in out
     attempts = sorted(path.name for path in marks.iterdir())
     assert len(attempts) >= 2, f"speculation did not fire: {attempts}"

@@ -36,7 +36,11 @@ def source(spark: SparkSession, tmp_path: Path) -> Callable[[int], None]:
 
 
 def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
-    return spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", 1).json(str(tmp_path / "source"))
+    return (
+        spark.readStream.schema("k string, v long")
+        .option("maxFilesPerTrigger", 1)
+        .json(str(tmp_path / "source"))
+    )
 
 
 class Sink:
@@ -71,10 +75,18 @@ def hashes(spark: SparkSession) -> dict[str, int]:
 
 
 def test_the_next_batch_runs_under_a_published_table_and_a_restart_goes_on_with_it(
-    spark: SparkSession, balancer: skewless.Balancer, source: Callable[[int], None], hashes: dict[str, int], tmp_path: Path
+    spark: SparkSession,
+    balancer: skewless.Balancer,
+    source: Callable[[int], None],
+    hashes: dict[str, int],
+    tmp_path: Path,
 ) -> None:
     sink = Sink()
-    routed = placed(skewless.repartition(stream(spark, tmp_path), N, "k").mapInPandas(lambda frames: frames, "k string, v long"))
+    routed = placed(
+        skewless.repartition(stream(spark, tmp_path), N, "k").mapInPandas(
+            lambda frames: frames, "k string, v long"
+        )
+    )
     query = start(routed, sink, tmp_path)
     source(0)
     query.processAllAvailable()
@@ -108,7 +120,11 @@ def test_the_next_batch_runs_under_a_published_table_and_a_restart_goes_on_with_
 
 
 def test_a_replayed_batch_runs_under_the_epoch_of_its_first_run(
-    spark: SparkSession, balancer: skewless.Balancer, source: Callable[[int], None], hashes: dict[str, int], tmp_path: Path
+    spark: SparkSession,
+    balancer: skewless.Balancer,
+    source: Callable[[int], None],
+    hashes: dict[str, int],
+    tmp_path: Path,
 ) -> None:
     sink = Sink()
     routed = placed(skewless.repartition(stream(spark, tmp_path), N, "k"))
@@ -133,7 +149,11 @@ def test_a_replayed_batch_runs_under_the_epoch_of_its_first_run(
 
 
 def test_a_repartition_inside_foreach_batch_takes_the_published_table(
-    spark: SparkSession, balancer: skewless.Balancer, source: Callable[[int], None], hashes: dict[str, int], tmp_path: Path
+    spark: SparkSession,
+    balancer: skewless.Balancer,
+    source: Callable[[int], None],
+    hashes: dict[str, int],
+    tmp_path: Path,
 ) -> None:
     sink = Sink()
 
@@ -155,7 +175,11 @@ def test_a_repartition_inside_foreach_batch_takes_the_published_table(
 
 
 def test_a_refused_table_leaves_the_old_one_in_force(
-    spark: SparkSession, balancer: skewless.Balancer, source: Callable[[int], None], hashes: dict[str, int], tmp_path: Path
+    spark: SparkSession,
+    balancer: skewless.Balancer,
+    source: Callable[[int], None],
+    hashes: dict[str, int],
+    tmp_path: Path,
 ) -> None:
     sink = Sink()
     query = start(placed(skewless.repartition(stream(spark, tmp_path), N, "k")), sink, tmp_path)
@@ -175,7 +199,11 @@ def test_a_refused_table_leaves_the_old_one_in_force(
 
 
 def test_a_stateful_query_behind_a_repartition_takes_moves_and_refuses_splits(
-    spark: SparkSession, balancer: skewless.Balancer, source: Callable[[int], None], hashes: dict[str, int], tmp_path: Path
+    spark: SparkSession,
+    balancer: skewless.Balancer,
+    source: Callable[[int], None],
+    hashes: dict[str, int],
+    tmp_path: Path,
 ) -> None:
     counts: dict[str, int] = {}
 
@@ -197,7 +225,11 @@ def test_a_stateful_query_behind_a_repartition_takes_moves_and_refuses_splits(
 
 
 def test_a_damaged_table_or_pin_stops_the_query_with_the_files_name(
-    spark: SparkSession, balancer: skewless.Balancer, source: Callable[[int], None], hashes: dict[str, int], tmp_path: Path
+    spark: SparkSession,
+    balancer: skewless.Balancer,
+    source: Callable[[int], None],
+    hashes: dict[str, int],
+    tmp_path: Path,
 ) -> None:
     sink = Sink()
     routed = placed(skewless.repartition(stream(spark, tmp_path), N, "k"))

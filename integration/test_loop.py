@@ -1,4 +1,5 @@
-"""The loop on real executors: it levels what is skewed, leaves alone what is level, and never costs a query its rows."""
+"""The loop on real executors: it levels what is skewed, leaves alone what is level, and never costs a query
+its rows."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import skewless
-from skewless.plan import Plan
-from skewless.session import PROVIDER, PROVIDER_KEY
+from skewless.model.plan import Plan
+from skewless.spark.session import PROVIDER, PROVIDER_KEY
 
 N = 4
 BATCHES = 7
@@ -30,7 +31,12 @@ Totals = dict[int, list[tuple[str, int]]]
 @pytest.fixture(scope="module")
 def hot(spark: SparkSession) -> list[str]:
     """Three keys that Spark hashes to one partition."""
-    keys = spark.range(200).selectExpr("concat('k', id) as k").select("k", skewless.key_hash("k").alias("h")).collect()
+    keys = (
+        spark.range(200)
+        .selectExpr("concat('k', id) as k")
+        .select("k", skewless.key_hash("k").alias("h"))
+        .collect()
+    )
     return [row.k for row in keys if row.h % N == 1][:3]
 
 
@@ -57,7 +63,9 @@ def totals(df: DataFrame, seconds: float = WAIT_SECONDS) -> DataFrame:
 class Stream:
     """A query over a folder; each batch is waited for, and then a moment more, in which the loop may plan."""
 
-    def __init__(self, spark: SparkSession, home: Path, provider: str, query: Callable[[DataFrame], DataFrame] = totals) -> None:
+    def __init__(
+        self, spark: SparkSession, home: Path, provider: str, query: Callable[[DataFrame], DataFrame] = totals
+    ) -> None:
         self.home, self.rows = home, {}  # type: ignore[var-annotated]
         (home / "in").mkdir(parents=True)
         spark.conf.set(PROVIDER_KEY, provider)
@@ -105,7 +113,9 @@ def test_a_skewed_stateful_query_is_levelled_by_itself_with_plain_sparks_results
     assert query.batches[-1].epoch == loads[-1].epoch > 0
     assert "keys moved" in str(status)
     assert "<svg" in report
-    assert all(key.value is None for batch in query.batches for key in batch.hot_keys)  # values are shown only on request
+    assert all(
+        key.value is None for batch in query.batches for key in batch.hot_keys
+    )  # values are shown only on request
     assert not any(f'"{key}"' in str(status) or f"&quot;{key}&quot;" in report for key in hot)
 
 
@@ -122,7 +132,9 @@ def test_level_input_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
     assert not (tmp_path / "checkpoint" / "_skewless").exists()
 
 
-def test_a_policy_that_raises_costs_the_query_nothing(spark: SparkSession, hot: list[str], tmp_path: Path) -> None:
+def test_a_policy_that_raises_costs_the_query_nothing(
+    spark: SparkSession, hot: list[str], tmp_path: Path
+) -> None:
     def broken(*_: Any) -> Plan:
         raise RuntimeError("no plan today")
 
@@ -137,10 +149,14 @@ def test_a_policy_that_raises_costs_the_query_nothing(spark: SparkSession, hot: 
     assert len(stream.rows) == 3
 
 
-def test_a_query_that_cannot_take_tables_is_left_alone_and_named(spark: SparkSession, hot: list[str], tmp_path: Path) -> None:
+def test_a_query_that_cannot_take_tables_is_left_alone_and_named(
+    spark: SparkSession, hot: list[str], tmp_path: Path
+) -> None:
     """An aggregate without keys: all rows meet in one partition, and there is nothing to route."""
     with skewless.balance(spark, pace=EAGER, poll_seconds=0.05) as balancer:
-        stream = Stream(spark, tmp_path, PROVIDER, lambda df: df.groupBy().count().selectExpr("'all' as k", "count as n"))
+        stream = Stream(
+            spark, tmp_path, PROVIDER, lambda df: df.groupBy().count().selectExpr("'all' as k", "count as n")
+        )
         for number in range(2):
             stream.batch(number, skewed(hot, number), pause=0.4)
         assert stream.query.isActive
@@ -151,12 +167,21 @@ def test_a_query_that_cannot_take_tables_is_left_alone_and_named(spark: SparkSes
 
 def test_a_look_ahead_levels_batches_that_no_past_could_foresee(spark: SparkSession, tmp_path: Path) -> None:
     """Each batch has hot keys of its own, all at home in one partition and never seen before."""
-    keys = spark.range(400).selectExpr("concat('k', id) as k").select("k", skewless.key_hash("k").alias("h")).collect()
+    keys = (
+        spark.range(400)
+        .selectExpr("concat('k', id) as k")
+        .select("k", skewless.key_hash("k").alias("h"))
+        .collect()
+    )
     crowd = [row.k for row in keys if row.h % N == 1]
     batches = [skewed(crowd[6 * number : 6 * number + 6], number) for number in range(5)]
     expected = plain(spark, tmp_path / "plain", batches)
-    with skewless.balance(spark, max_imbalance=0.15, poll_seconds=0.05, look_ahead=True, plan_wait_ms=20_000) as balancer:
-        stream = Stream(spark, tmp_path / "ahead", PROVIDER, lambda df: totals(df, 0.01))  # worth a swap for one batch
+    with skewless.balance(
+        spark, max_imbalance=0.15, poll_seconds=0.05, look_ahead=True, plan_wait_ms=20_000
+    ) as balancer:
+        stream = Stream(
+            spark, tmp_path / "ahead", PROVIDER, lambda df: totals(df, 0.01)
+        )  # worth a swap for one batch
         for number, rows in enumerate(batches):
             stream.batch(number, rows, pause=0.3)
         loads, (query,) = balancer.loads(stream.query), balancer.status().queries
@@ -167,5 +192,7 @@ def test_a_look_ahead_levels_batches_that_no_past_could_foresee(spark: SparkSess
     assert loads[0].imbalance > 1  # the first batch of a run is never waited with
     swapped = {swap.batch for swap in query.swaps}  # on a slow machine a look may be too dear for every batch
     assert 1 in swapped
-    assert all(load.imbalance < 0.25 for load in loads if load.batch in swapped), [round(load.imbalance, 2) for load in loads]
+    assert all(load.imbalance < 0.25 for load in loads if load.batch in swapped), [
+        round(load.imbalance, 2) for load in loads
+    ]
     assert read == [400] * 5

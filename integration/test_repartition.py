@@ -34,7 +34,9 @@ def test_with_a_full_table_every_row_goes_where_the_table_says(spark: SparkSessi
     df = rows(spark)
     target = {k: (i * 3) % N for i, k in enumerate(sorted(hashes(df)))}
     table = skewless.Table(N, {hashes(df)[k]: p for k, p in target.items()})
-    assert {(k, p) for k, _, p in placed(skewless.repartition(df, N, "k", table=table))} == set(target.items())
+    assert {(k, p) for k, _, p in placed(skewless.repartition(df, N, "k", table=table))} == set(
+        target.items()
+    )
 
 
 def test_a_table_too_large_for_the_task_reaches_the_executors_all_the_same(spark: SparkSession) -> None:
@@ -71,8 +73,13 @@ def test_a_join_of_a_routed_and_a_plain_side_loses_no_row(spark: SparkSession) -
 def test_the_python_rdd_partitioner_routes_by_the_table_and_else_as_pyspark(spark: SparkSession) -> None:
     pairs = spark.sparkContext.parallelize([(f"k{i % 20}", i) for i in range(400)], 3)
     plain = pairs.partitionBy(N).glom().map(sorted).collect()
-    assert pairs.partitionBy(N, skewless.RoutedPartitioner(skewless.Table(N))).glom().map(sorted).collect() == plain
-    key_hash = dict(pairs.keys().distinct().map(lambda key: (key, skewless.rdd_key_hash(key))).collect())["k3"]
+    assert (
+        pairs.partitionBy(N, skewless.RoutedPartitioner(skewless.Table(N))).glom().map(sorted).collect()
+        == plain
+    )
+    key_hash = dict(pairs.keys().distinct().map(lambda key: (key, skewless.rdd_key_hash(key))).collect())[
+        "k3"
+    ]
     routed = skewless.RoutedPartitioner(skewless.Table(N, {key_hash: 6}))
     parts = pairs.partitionBy(N, routed)
     assert [i for i, part in enumerate(parts.glom().collect()) if any(k == "k3" for k, _ in part)] == [6]

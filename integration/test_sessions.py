@@ -1,4 +1,5 @@
-"""Ways to start a session, right and wrong, each in a process of its own: configure, spark-submit, and what is missing."""
+"""Ways to start a session, right and wrong, each in a process of its own: configure, spark-submit, and what
+is missing."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ print("COUNT", count, type(spark).__module__)
 """
 
 
-def test_configure_keeps_the_jars_plugins_and_extensions_that_are_there(run_python: Run, tmp_path: Path) -> None:
+def test_configure_keeps_the_jars_plugins_and_extensions_that_are_there(
+    run_python: Run, tmp_path: Path
+) -> None:
     other = tmp_path / "other.jar"
     shutil.make_archive(str(tmp_path / "other"), "zip", tmp_path)
     (tmp_path / "other.zip").rename(other)
@@ -69,7 +72,7 @@ def test_configure_sets_the_state_store_provider_unless_the_builder_names_anothe
     script = (
         HEAD
         + """
-from skewless.session import PROVIDER_KEY
+from skewless.spark.session import PROVIDER_KEY
 named = SparkSession.Builder().config(PROVIDER_KEY, "org.example.Provider")
 print("NAMED", skewless.configure(named)._options[PROVIDER_KEY])
 spark = skewless.configure(base).getOrCreate()
@@ -83,8 +86,19 @@ print("SET", spark.conf.get(PROVIDER_KEY))
 
 def test_spark_submit_with_jars_and_the_conf_file_runs_a_query(run_python: Run) -> None:
     jar = subprocess.check_output([sys.executable, "-m", "skewless", "jar-path"], text=True).strip()
-    submit = (SPARK_SUBMIT, "--master", "local[1]", "--jars", jar, "--properties-file", str(ROOT / "conf" / "skewless.conf"))
-    script = "from pyspark.sql import SparkSession\nimport skewless\nspark = SparkSession.builder.getOrCreate()\n" + USE
+    submit = (
+        SPARK_SUBMIT,
+        "--master",
+        "local[1]",
+        "--jars",
+        jar,
+        "--properties-file",
+        str(ROOT / "conf" / "skewless.conf"),
+    )
+    script = (
+        "from pyspark.sql import SparkSession\nimport skewless\nspark = SparkSession.builder.getOrCreate()\n"
+        + USE
+    )
     assert "COUNT 100" in run_python(script, *submit).stdout
     configured = script.replace("SparkSession.builder", "skewless.configure(SparkSession.builder)")
     assert "COUNT 100" in run_python(configured, *submit).stdout
@@ -101,9 +115,10 @@ def test_spark_submit_without_the_jar_says_how_to_give_it(run_python: Run) -> No
     ("how", "message"),
     [
         ("base", "jar is not on the driver's class path"),
-        ("base.config('spark.jars', str(skewless.jar.jar_path()))", "no Skewless extension"),
+        ("base.config('spark.jars', str(skewless.spark.jar.jar_path()))", "no Skewless extension"),
         (
-            "base.config('spark.jars', str(skewless.jar.jar_path())).config('spark.sql.extensions', skewless.session.EXTENSION)",
+            "base.config('spark.jars', str(skewless.spark.jar.jar_path())).config('spark.sql.extensions', "
+            "skewless.spark.session.EXTENSION)",
             "no Skewless plugin",
         ),
     ],
@@ -112,7 +127,7 @@ def test_a_session_that_lacks_a_part_is_told_which(run_python: Run, how: str, me
     script = (
         HEAD
         + f"""
-import skewless.jar, skewless.session
+import skewless.spark.jar, skewless.spark.session
 spark = ({how}).getOrCreate()
 show(lambda: skewless.repartition(spark.range(5), 2, "id"))
 show(lambda: skewless.balance(spark))
@@ -175,8 +190,12 @@ except Exception as error:
         ("spark.skewless.table.maxEntries", "many", "whole number from 0"),
     ],
 )
-def test_a_wrong_setting_stops_the_application_before_it_starts(run_python: Run, key: str, value: str, message: str) -> None:
-    done = run_python(HEAD + f"skewless.configure(base.config({key!r}, {value!r})).getOrCreate()", check=False)
+def test_a_wrong_setting_stops_the_application_before_it_starts(
+    run_python: Run, key: str, value: str, message: str
+) -> None:
+    done = run_python(
+        HEAD + f"skewless.configure(base.config({key!r}, {value!r})).getOrCreate()", check=False
+    )
     assert done.returncode != 0
     assert message in done.stdout + done.stderr
 
@@ -206,7 +225,10 @@ print("SOCKETS", json.dumps(len(listening)))
 """
     counts = {}
     for name, plain in (("plain", "1"), ("skewless", "")):
-        env = {"PLAIN": plain, "CHECKPOINT": str(Path(os.environ.get("TMPDIR", "/tmp")) / f"sockets-{os.getpid()}-{name}")}
+        env = {
+            "PLAIN": plain,
+            "CHECKPOINT": str(Path(os.environ.get("TMPDIR", "/tmp")) / f"sockets-{os.getpid()}-{name}"),
+        }
         out = run_python(script, env=env).stdout
         counts[name] = json.loads(out.split("SOCKETS", 1)[1])
     assert counts["plain"] > 0
@@ -218,11 +240,15 @@ def test_the_command_advise_reads_a_table(tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     pq.write_table(keys, tmp_path / "events" / "part.parquet")
     command = [sys.executable, "-m", "skewless", "advise", "--key", "user", "--workers", "8", "--json"]
-    done = subprocess.run([*command, f"parquet.`{tmp_path}/events`"], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [*command, f"parquet.`{tmp_path}/events`"], capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     advice = json.loads(done.stdout.splitlines()[-1])
     assert advice["hot"][0]["name"] == "hot"
     assert advice["tuples"] == 8000
-    missing = subprocess.run([*command, "no_such_table"], capture_output=True, text=True, check=False, timeout=300)
+    missing = subprocess.run(
+        [*command, "no_such_table"], capture_output=True, text=True, check=False, timeout=300
+    )
     assert missing.returncode != 0
     assert "neither a file nor a table" in missing.stderr

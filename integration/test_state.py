@@ -1,7 +1,9 @@
-"""State follows its key on real executors: every query gives, batch by batch, the rows that plain Spark gives.
+"""State follows its key on real executors: every query gives, batch by batch, the rows that plain Spark
+gives.
 
-Plain is Spark's own RocksDB provider and no table. `StateSwapSuite` does the same for the operators of the JVM; here are Python's
-operators, restarts, and sessions that must not touch a checkpoint of ours. Faults are in `test_state_faults.py`.
+Plain is Spark's own RocksDB provider and no table. `StateSwapSuite` does the same for the operators of the
+JVM; here are Python's operators, restarts, and sessions that must not touch a checkpoint of ours. Faults are
+in `test_state_faults.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import skewless
 from integration import state_run
 from integration.state_run import OPERATORS, N, Run, collect, counts, swap_and_feed, table
 from skewless.errors import QueryError
-from skewless.session import PROVIDER
+from skewless.spark.session import PROVIDER
 
 CONF = state_run.CONF
 
@@ -93,7 +95,7 @@ STRANGER = """
 import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
-import skewless.jar, skewless.session
+import skewless.spark.jar, skewless.spark.session
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 {builder}
 spark = builder.getOrCreate()
@@ -108,8 +110,8 @@ except Exception:
     print("FAILED", query._jsq.exception().get().cause().toString())
 """
 JAR_ONLY = """
-builder = builder.config("spark.jars", str(skewless.jar.jar_path()))
-builder = builder.config(skewless.session.PROVIDER_KEY, skewless.session.PROVIDER)
+builder = builder.config("spark.jars", str(skewless.spark.jar.jar_path()))
+builder = builder.config(skewless.spark.session.PROVIDER_KEY, skewless.spark.session.PROVIDER)
 """
 
 
@@ -133,8 +135,13 @@ def test_a_session_without_the_extension_or_the_jar_cannot_go_on_with_moved_stat
     moved_and_stopped(balancer, swapped, hashes)
     committed = swapped.committed()
     swapped.add(2)
-    for builder, message in ((JAR_ONLY, "was not planned by Skewless"), ("", f"ClassNotFoundException: {PROVIDER}")):
-        script = STRANGER.format(builder=builder, source=str(swapped.home / "source"), checkpoint=str(swapped.checkpoint))
+    for builder, message in (
+        (JAR_ONLY, "was not planned by Skewless"),
+        ("", f"ClassNotFoundException: {PROVIDER}"),
+    ):
+        script = STRANGER.format(
+            builder=builder, source=str(swapped.home / "source"), checkpoint=str(swapped.checkpoint)
+        )
         out = run_python(script).stdout
         assert out.startswith("FAILED")
         assert message in out
@@ -147,14 +154,20 @@ def test_a_session_without_the_extension_or_the_jar_cannot_go_on_with_moved_stat
 
 
 def test_sparks_offline_repartition_is_refused_and_the_offset_it_leaves_stops_the_query_until_it_is_removed(
-    spark: SparkSession, balancer: skewless.Balancer, run: Callable[..., Run], plain: Callable[..., Run], hashes: list[int]
+    spark: SparkSession,
+    balancer: skewless.Balancer,
+    run: Callable[..., Run],
+    plain: Callable[..., Run],
+    hashes: list[int],
 ) -> None:
     swapped = run(counts)
     moved_and_stopped(balancer, swapped, hashes)
     committed = swapped.committed()
     with pytest.raises(Exception, match="UNSUPPORTED_PROVIDER"):
         spark._streamingCheckpointManager.repartition(str(swapped.checkpoint), 2 * N)
-    left = swapped.checkpoint / "offsets" / "2"  # Spark writes the offsets of its repartition before it looks at the provider
+    left = (
+        swapped.checkpoint / "offsets" / "2"
+    )  # Spark writes the offsets of its repartition before it looks at the provider
     assert left.exists()
     with pytest.raises(Exception, match="UNFINISHED_REPARTITION"):
         swapped.start().query.processAllAvailable()

@@ -1,7 +1,8 @@
-"""State follows its key while executors die and tasks run twice: every batch has the rows that plain Spark gives.
+"""State follows its key while executors die and tasks run twice: every batch has the rows that plain Spark
+gives.
 
-Drivers that die, tasks that fail, lost outputs are in `StateCrashSuite` and `StateFaultSuite`; here is what needs real
-executors. Each test asserts that its fault really fired.
+Drivers that die, tasks that fail, lost outputs are in `StateCrashSuite` and `StateFaultSuite`; here is what
+needs real executors. Each test asserts that its fault really fired.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from integration import state_run
 from integration.conftest import ROOT
 from integration.state_run import BATCHES, STOCK, N, Run, batch_rows, counts, eventually, table, totals
 from integration.test_faults import executor_processes
-from skewless.jar import jar_path
-from skewless.session import PROVIDER
+from skewless.spark.jar import jar_path
+from skewless.spark.session import PROVIDER
 
 CONF = state_run.CONF
 
@@ -40,14 +41,17 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 
 
 def pause_once(marks: str) -> None:
-    """In a task, once the test has armed the fault: names its executor's process and waits for the end. One task does so."""
+    """In a task, once the test has armed the fault: names its executor's process and waits for the end. One
+    task does so."""
     if not os.path.exists(f"{marks}/armed"):
         return
     try:
         mark = os.open(f"{marks}/paused", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     except FileExistsError:
         return
-    executor = next(p for p in psutil.Process().parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
+    executor = next(
+        p for p in psutil.Process().parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline())
+    )
     os.write(mark, str(executor.pid).encode())
     time.sleep(120)
 
@@ -111,7 +115,11 @@ def test_an_executor_killed_while_it_updates_moved_state_costs_nothing(
 ) -> None:
     folder = str(marks)
     keys = spark.createDataFrame([(row["k"],) for row in batch_rows(2)], "k string").distinct()
-    moved = {r.k for r in keys.select("k", skewless.key_hash("k").alias("h")).collect() if r.h in dict(table(hashes, 1))}
+    moved = {
+        r.k
+        for r in keys.select("k", skewless.key_hash("k").alias("h")).collect()
+        if r.h in dict(table(hashes, 1))
+    }
 
     def pause(key: str | None) -> None:
         if key in moved:
@@ -129,8 +137,11 @@ KEY_BYTES = 2_000
 
 
 def wide_counts(df: DataFrame) -> DataFrame:
-    """Counts of 12,000 long keys, all of them in every batch: enough state that a partition's export takes a while."""
-    keys = df.selectExpr(f"explode(sequence(v % 1000 * {KEYS_A_ROW}, v % 1000 * {KEYS_A_ROW} + {KEYS_A_ROW - 1})) as id")
+    """Counts of 12,000 long keys, all of them in every batch: enough state that a partition's export takes a
+    while."""
+    keys = df.selectExpr(
+        f"explode(sequence(v % 1000 * {KEYS_A_ROW}, v % 1000 * {KEYS_A_ROW} + {KEYS_A_ROW - 1})) as id"
+    )
     return keys.selectExpr(f"rpad(cast(id as string), {KEY_BYTES}, 'x') as k").groupBy("k").count()
 
 
@@ -140,7 +151,8 @@ def checksum(df: DataFrame) -> Any:
 
 
 def stopped_in_export(swapped: Run, batch: int) -> psutil.Process | None:
-    """An executor that has an export file open, brought to a halt; None if the batch was over before one was seen."""
+    """An executor that has an export file open, brought to a halt; None if the batch was over before one was
+    seen."""
     moves, commit = swapped.checkpoint / "_skewless" / "moves", swapped.checkpoint / "commits" / str(batch)
     executors = executor_processes()
     while not commit.exists() and swapped.query.isActive:
@@ -167,7 +179,9 @@ def test_an_executor_killed_while_it_exports_costs_nothing(
     swapped = run(wide_counts, note=checksum, checkpoint_format=checkpoint_format).start()
     swapped.feed(0)
     batch, executor = 0, None
-    while executor is None and batch < BATCHES - 2:  # every swap moves every key, until the killer is quick enough
+    while (
+        executor is None and batch < BATCHES - 2
+    ):  # every swap moves every key, until the killer is quick enough
         batch += 1
         swap = balancer.publish(swapped.query, skewless.Table(N, {h: (h + batch) % N for h in hashes}))
         swapped.add(batch)
@@ -197,16 +211,21 @@ def running_totals(df: DataFrame, pause: Callable[[], None] = lambda: None) -> D
         state.update((total,))
         yield pd.DataFrame({"k": [key[0]], "total": [total], "last": [int(rows.v.max())]})
 
-    return df.groupBy("k").applyInPandasWithState(add, "k string, total long, last long", "total long", "append", "NoTimeout")
+    return df.groupBy("k").applyInPandasWithState(
+        add, "k string, total long, last long", "total long", "append", "NoTimeout"
+    )
 
 
 def test_plain_swapped_and_swapped_with_a_kill_in_between_write_the_same_files(
     spark: SparkSession, balancer: skewless.Balancer, run: Callable[..., Run], hashes: list[int], marks: Path
 ) -> None:
     def written(provider: str, swaps: bool, kill_in: int | None = None) -> list[tuple[Any, ...]]:
-        """Rows of the Parquet sink; with swaps before every other batch, with an executor killed in one of those."""
+        """Rows of the Parquet sink; with swaps before every other batch, with an executor killed in one of
+        those."""
         folder = str(marks)
-        one = run(lambda df: running_totals(df, lambda: pause_once(folder)), mode="append", files=True).start(provider)
+        one = run(lambda df: running_totals(df, lambda: pause_once(folder)), mode="append", files=True).start(
+            provider
+        )
         for batch in range(BATCHES):
             if swaps and batch % 2:
                 balancer.publish(one.query, table(hashes, batch // 2 + 1))
@@ -243,7 +262,9 @@ def test_a_stateful_task_run_twice_in_a_swap_counts_once(
         "HOME_FOLDER": str(tmp_path / "state"),
         "MARKS": str(marks),
     }
-    found = json.loads(run_python(script, env=env | {"FORMAT": str(checkpoint_format)}).stdout.splitlines()[-1])
+    found = json.loads(
+        run_python(script, env=env | {"FORMAT": str(checkpoint_format)}).stdout.splitlines()[-1]
+    )
     attempts = sorted(path.name for path in marks.glob("attempt-*"))
     assert len(attempts) >= 2, f"speculation did not fire: {attempts}"
     assert found["slow partition"] in found["targets"], "the slow task takes moved state"
@@ -262,7 +283,9 @@ def test_an_executor_with_another_version_of_the_jar_does_not_serve(
         for entry in jar.infolist():
             data = jar.read(entry)
             if entry.filename == "META-INF/MANIFEST.MF":
-                data = data.replace(f"Implementation-Version: {ours}".encode(), b"Implementation-Version: 0.0.9")
+                data = data.replace(
+                    f"Implementation-Version: {ours}".encode(), b"Implementation-Version: 0.0.9"
+                )
             copy.writestr(entry, data)
     script = f"""
 import glob, os, threading, time

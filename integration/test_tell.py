@@ -1,4 +1,5 @@
-"""What is told of a levelled query on real executors: metrics through a real sink, key values where asked for, a line a swap."""
+"""What is told of a levelled query on real executors: metrics through a real sink, key values where asked
+for, a line a swap."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import skewless
 from integration.test_loop import EAGER, N, Stream
-from skewless.session import PROVIDER
+from skewless.spark.session import PROVIDER
 
 HOME = Path(tempfile.mkdtemp(prefix="skewless-tell-"))
 SINK = "spark.metrics.conf.driver.sink.csv"
@@ -53,7 +54,12 @@ def eventually(found: Callable[[], bool], seconds: float = 60) -> bool:
 @pytest.fixture(scope="module")
 def hot(spark: SparkSession) -> list[str]:
     """Three keys that Spark hashes to one partition, and that nothing else is called."""
-    rows = spark.range(200).selectExpr("concat('customer-', id) as k").select("k", skewless.key_hash("k").alias("h")).collect()
+    rows = (
+        spark.range(200)
+        .selectExpr("concat('customer-', id) as k")
+        .select("k", skewless.key_hash("k").alias("h"))
+        .collect()
+    )
     return [row.k for row in rows if row.h % N == 1][:3]
 
 
@@ -68,7 +74,9 @@ def test_metrics_values_and_log_lines_tell_what_the_loop_did(
         name = f"query.{stream.query.id}"
         for number in range(6):
             random = Random(number)
-            keys = [random.choice(hot) for _ in range(240)] + [f"cold-{random.randrange(60)}" for _ in range(160)]
+            keys = [random.choice(hot) for _ in range(240)] + [
+                f"cold-{random.randrange(60)}" for _ in range(160)
+            ]
             stream.batch(number, keys, pause=0.7)
         status = balancer.status()
         text, html = str(status), balancer.report(tmp_path / "report.html").read_text()

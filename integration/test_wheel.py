@@ -1,4 +1,5 @@
-"""The wheel as a user gets it: built, installed in a fresh virtual environment, and used far from the checkout."""
+"""The wheel as a user gets it: built, installed in a fresh virtual environment, and used far from the
+checkout."""
 
 from __future__ import annotations
 

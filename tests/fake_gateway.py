@@ -1,4 +1,5 @@
-"""A gateway without a JVM: queries whose batches are routed by whatever table was published, as Spark would route them."""
+"""A gateway without a JVM: queries whose batches are routed by whatever table was published, as Spark would
+route them."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from skewless.observe import ObservedBatch
-from skewless.table import Table, diff
+from skewless.control.observed import ObservedBatch
+from skewless.model.table import Table, diff
 
 MS_PER_ROW = 10
 LOOK_MS = 50
@@ -30,7 +31,8 @@ class Clock:
 
 @dataclass(eq=False)
 class FakeQuery:
-    """A query with its checkpoint: tables, the batches they are pinned to, and the batches that were committed."""
+    """A query with its checkpoint: tables, the batches they are pinned to, and the batches that were
+    committed."""
 
     id: str = "query-1"
     runId: str = "run-1"  # noqa: N815
@@ -43,7 +45,9 @@ class FakeQuery:
     keeps_state: bool = True
     upcoming: ObservedBatch | None = None  # shown before it is planned
     planned_ahead: int = 0  # batches that a published table comes too late for
-    lock: Any = field(default_factory=threading.RLock)  # as in the JVM: no batch is planned while a table is being pinned
+    lock: Any = field(
+        default_factory=threading.RLock
+    )  # as in the JVM: no batch is planned while a table is being pinned
 
     @property
     def next_batch(self) -> int:
@@ -70,7 +74,9 @@ class FakeQuery:
         table = self.table_at(self.next_batch)
         loads = np.bincount(table.route(hashes), weights=counts, minlength=self.partitions).astype(np.int64)
         nothing = np.full(self.partitions, -1)
-        self.upcoming = ObservedBatch(self.next_batch, table.epoch, LOOK_MS, loads, 0 * loads, nothing, hashes, counts)
+        self.upcoming = ObservedBatch(
+            self.next_batch, table.epoch, LOOK_MS, loads, 0 * loads, nothing, hashes, counts
+        )
 
     def _run(self, batch: int, rows: dict[int, int]) -> None:
         table, before = self.table_at(batch), self.table_at(batch - 1)
@@ -81,12 +87,20 @@ class FakeQuery:
         order = np.argsort(-counts, kind="stable")
         if swapped and self.keeps_state:
             moved = len(diff(before, table))
-            record = {"batch": batch, "epoch": table.epoch, "fromEpoch": before.epoch, "keyHashes": moved, "rows": 3 * moved}
+            record = {
+                "batch": batch,
+                "epoch": table.epoch,
+                "fromEpoch": before.epoch,
+                "keyHashes": moved,
+                "rows": 3 * moved,
+            }
             self.swaps.append(record | {"bytes": 1000 * moved, "exportMs": 120, "batchMs": batch_ms})
         sketch = (hashes[order], counts[order])
         times, values = loads * MS_PER_ROW, {key: value for key, value in self.values.items() if key in rows}
         self.committed.append(
-            ObservedBatch(batch, table.epoch, batch_ms, loads, loads * 100, times, *sketch, 1, key_values=values)
+            ObservedBatch(
+                batch, table.epoch, batch_ms, loads, loads * 100, times, *sketch, 1, key_values=values
+            )
         )
 
 
@@ -97,7 +111,7 @@ class FakeGateway:
         self.queries = list(queries)
         self.ended: list[FakeQuery] = []
         self.published: list[tuple[str, Table]] = []
-        self.told: list[tuple[str, float | None, float | None, int]] = []
+        self.shown: list[tuple[str, float | None, float | None, int]] = []
         self.calls = 0
         self.fail: dict[str, BaseException] = {}
         self.is_alive = True
@@ -131,9 +145,12 @@ class FakeGateway:
         self._may_fail("upcoming")
         return next((query.upcoming for query in self.queries if query.id == query_id), None)
 
-    def observed(self, query_id: str, after: int, plan_wait_ms: int = 0, look_ahead: bool = False) -> list[ObservedBatch]:
-        self._may_fail("observed")
+    def watch(self, query: FakeQuery, plan_wait_ms: int, look_ahead: bool) -> None:
+        self._may_fail("watch")
         self.watched, self.looks_ahead = True, look_ahead
+
+    def observed(self, query_id: str, after: int) -> list[ObservedBatch]:
+        self._may_fail("observed")
         return [batch for batch in self._committed(query_id) if self.repeat or batch.batch > after]
 
     def _committed(self, query_id: str) -> list[ObservedBatch]:
@@ -153,9 +170,11 @@ class FakeGateway:
         self._may_fail("unwatch")
         self.watched = False
 
-    def tell(self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int) -> bool:
-        self._may_fail("tell")
-        self.told.append((query_id, imbalance, pause_ms, errors))
+    def show_metrics(
+        self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int
+    ) -> bool:
+        self._may_fail("show_metrics")
+        self.shown.append((query_id, imbalance, pause_ms, errors))
         return True
 
     def swaps(self, query: FakeQuery) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 # Fig. 4: d1 is partition 0, d2 is partition 1. Even hashes are at home in d1, odd ones in d2.
 K1, K2, K3, K4, K5, K6 = 10, 12, 14, 11, 13, 15
@@ -43,16 +43,21 @@ class Instance:
 
     def snapshot(self, order: list[int] | None = None) -> Snapshot:
         at = np.array(order if order is not None else range(len(self.key_hashes)), dtype=int)
-        hashes, costs, state = (np.array(values)[at] for values in (self.key_hashes, self.costs, self.state_bytes))
+        hashes, costs, state = (
+            np.array(values)[at] for values in (self.key_hashes, self.costs, self.state_bytes)
+        )
         return Snapshot.of(self.table, hashes.astype(np.int64), costs, state, remainder_costs=self.remainders)
 
 
 @st.composite
 def instances(draw: st.DrawFn, most_keys: int = 24, most_partitions: int = 5) -> Instance:
-    """Small instances with every oddity: ties, zero costs, no state, giants, remainders, entries of keys nobody saw."""
+    """Small instances with every oddity: ties, zero costs, no state, giants, remainders, entries of keys
+    nobody saw."""
     n = draw(st.integers(1, most_partitions))
     hashes = draw(st.lists(st.integers(-50, 50), unique=True, max_size=most_keys))
-    weights = st.one_of(st.integers(0, 12).map(float), st.floats(0, 50, allow_subnormal=False), st.just(200.0))
+    weights = st.one_of(
+        st.integers(0, 12).map(float), st.floats(0, 50, allow_subnormal=False), st.just(200.0)
+    )
     costs = draw(st.lists(weights, min_size=len(hashes), max_size=len(hashes)))
     state = draw(st.lists(st.integers(0, 30).map(float), min_size=len(hashes), max_size=len(hashes)))
     remainders = draw(st.lists(st.sampled_from([0.0, 0.0, 3.0, 40.0]), min_size=n, max_size=n))
@@ -65,7 +70,14 @@ def instances(draw: st.DrawFn, most_keys: int = 24, most_partitions: int = 5) ->
         beta=draw(st.sampled_from([0.5, 1.0, 1.5])),
         degree=draw(st.sampled_from([1, 4])),
     )
-    return Instance(useful(Table(n, entries, epoch=3)), tuple(hashes), tuple(costs), tuple(state), tuple(remainders), limits)
+    return Instance(
+        useful(Table(n, entries, epoch=3)),
+        tuple(hashes),
+        tuple(costs),
+        tuple(state),
+        tuple(remainders),
+        limits,
+    )
 
 
 def useful(table: Table) -> Table:

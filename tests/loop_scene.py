@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fake_gateway import Clock, FakeGateway, FakeQuery
-from skewless.controller import Pace
-from skewless.loop import Loop
-from skewless.record import QueryRecord
-from skewless.watch import Settings
+from skewless.control.loop import Loop
+from skewless.control.pace import Pace
+from skewless.control.settings import Settings
+from skewless.report.records import QueryRecord
 
 EAGER = Settings(pace=Pace(patience=1, cooldown_seconds=0))
 

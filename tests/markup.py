@@ -1,4 +1,5 @@
-"""A check that HTML is whole: every tag closed in order, nothing fetched from anywhere, every SVG well-formed."""
+"""A check that HTML is whole: every tag closed in order, nothing fetched from anywhere, every SVG
+well-formed."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""Records of a query that a loop levelled, made by the loop itself over a fake gateway; for tests of status and report."""
+"""Records of a query that a loop levelled, made by the loop itself over a fake gateway; for tests of status
+and report."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fake_gateway import Clock, FakeGateway, FakeQuery
-from skewless.controller import Pace
-from skewless.loop import Loop
+from skewless.control.loop import Loop
+from skewless.control.pace import Pace
+from skewless.control.settings import Settings
 from skewless.policies import Limits
-from skewless.status import Status
-from skewless.watch import Settings
+from skewless.report.status import Status
 
 
 def drifting(batches: int = 60, partitions: int = 8, keys: int = 400, seed: int = 5) -> Status:

@@ -111,7 +111,9 @@ class Counter:
             entry[0] *= alpha
 
     def head(self, theta: float) -> list[float]:
-        return sorted((c[0] / self.total for c in self.counts.values() if c[0] > theta * self.total), reverse=True)
+        return sorted(
+            (c[0] / self.total for c in self.counts.values() if c[0] > theta * self.total), reverse=True
+        )
 
 
 def choices_for(head: Sequence[float], n: int, epsilon: float = 1e-4, published: bool = False) -> int:
@@ -128,7 +130,9 @@ def choices_for(head: Sequence[float], n: int, epsilon: float = 1e-4, published:
     return n
 
 
-def head_choices(n: int, sources: int, capacity: int, refresh: int, all_workers: bool, published: bool = False) -> Route:
+def head_choices(
+    n: int, sources: int, capacity: int, refresh: int, all_workers: bool, published: bool = False
+) -> Route:
     counters = [Counter(capacity) for _ in range(sources)]
     load = [[0] * n for _ in range(sources)]
     width: list[int] = [0] * sources
@@ -187,7 +191,9 @@ def fish(
         if entry[0] > theta * counter.total:
             top = max(c[0] for c in counter.counts.values())
             if classes == "chk":
-                entry[2] = d = int(min(n, max(n >> math.floor(math.log2(top / entry[0])), d_min[s], entry[2])))
+                entry[2] = d = int(
+                    min(n, max(n >> math.floor(math.log2(top / entry[0])), d_min[s], entry[2]))
+                )
             else:
                 d = n if classes == "all" else d_min[s]
         worker = least(range(n) if d >= n else orders(h)[:d], wait[s])

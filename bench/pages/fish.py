@@ -1,4 +1,5 @@
-"""The page of the FISH paper: execution time and memory, alpha and theta, each part with and without, changing workers."""
+"""The page of the FISH paper: execution time and memory, alpha and theta, each part with and without,
+changing workers."""
 
 # ruff: noqa: E501 - prose
 
@@ -13,8 +14,8 @@ import numpy as np
 from pages.fish_rivals import d_choices, elsewhere
 from pages.page import Page, real, run_all
 from skewless.simulate import Change, Cluster, Result, drifting_zipf, in_memory
-from skewless.simulate.schemes.summary import SpaceSaving
-from skewless.simulate.streams import Numbered
+from skewless.simulate.schemes.space_saving import SpaceSaving
+from skewless.simulate.streams.stream import Numbered
 
 WORKERS = (16, 32, 64, 128)
 SKEWS = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
@@ -39,11 +40,16 @@ def cluster(n: int, **options: object) -> Cluster:
 def build(page: Page, data: Path | None) -> None:
     page.text(
         "# FISH (Huang), run again",
-        f"The paper's synthetic stream: 10^5 keys, Zipf z for 80 % of the tuples, then with the ranks reversed for 20 %; {TUPLES:,} tuples "
-        f"(the paper has ten such rounds with other seeds; here one, unless said). {SOURCES} sources (the paper does not "
-        "say how many its simulation has). Tuples arrive at exactly the rate that all workers together can serve, so every "
-        "imbalance, even a passing one, lengthens the execution. MemeTracker and Amazon reviews cannot be had; where real streams are "
-        "named they are ours. Times are simulated, and are ratios to shuffle grouping (SG); memory is relative to key grouping (FG).",
+        "The paper's synthetic stream: 10^5 keys, Zipf z for 80 % of the tuples, then with the ranks "
+        f"reversed for 20 %; {TUPLES:,} tuples "
+        f"(the paper has ten such rounds with other seeds; here one, unless said). {SOURCES} sources (the "
+        "paper does not "
+        "say how many its simulation has). Tuples arrive at exactly the rate that all workers together can "
+        "serve, so every "
+        "imbalance, even a passing one, lengthens the execution. MemeTracker and Amazon reviews cannot be "
+        "had; where real streams are "
+        "named they are ours. Times are simulated, and are ratios to shuffle grouping (SG); memory is "
+        "relative to key grouping (FG).",
     )
     rivals(page)
     real_streams(page, data)
@@ -63,16 +69,28 @@ def sweep(specs: dict[str, str], skews: tuple[float, ...] = SKEWS) -> dict[tuple
     everything = {**specs, "SG": "shuffle"}
     wanted = {(spec, z, n) for spec in everything.values() for z in skews for n in WORKERS} - DONE.keys()
     DONE.update(run_all({(spec, z, n): (stream(z), spec, cluster(n)) for spec, z, n in sorted(wanted)}))
-    return {(name, z, n): DONE[spec, z, n] for name, spec in everything.items() for z in skews for n in WORKERS}
+    return {
+        (name, z, n): DONE[spec, z, n] for name, spec in everything.items() for z in skews for n in WORKERS
+    }
 
 
-def draw(page: Page, name: str, got: dict[tuple[str, float, int], Result], specs: dict[str, str], y: str, value: Value) -> None:
+def draw(
+    page: Page,
+    name: str,
+    got: dict[tuple[str, float, int], Result],
+    specs: dict[str, str],
+    y: str,
+    value: Value,
+) -> None:
     curves = {f"{n} workers": {s: [(z, value(got[s, z, n])) for z in SKEWS] for s in specs} for n in WORKERS}
     page.plot(name, curves, "z", y, log_y=True)
 
 
 def time_of(got: dict[tuple[str, float, int], Result]) -> dict[tuple[str, float, int], float]:
-    return {key: result.execution_seconds / got["SG", key[1], key[2]].execution_seconds for key, result in got.items()}
+    return {
+        key: result.execution_seconds / got["SG", key[1], key[2]].execution_seconds
+        for key, result in got.items()
+    }
 
 
 def rivals(page: Page) -> None:
@@ -84,18 +102,24 @@ def rivals(page: Page) -> None:
     draw(page, "memory", got, {**RIVALS, "SG": "shuffle"}, "memory / FG", lambda result: result.memory_ratio)
     worst = max(times["FISH", z, n] for z in SKEWS for n in WORKERS)
     page.claim(worst <= 1.32, "FISH takes at most 1.32 times as long as SG.", f"at most {worst:.2f} times.")
-    versus = {s: max(times[s, z, n] / times["FISH", z, n] for z in SKEWS for n in WORKERS) for s in ("PKG", "D-C", "W-C")}
+    versus = {
+        s: max(times[s, z, n] / times["FISH", z, n] for z in SKEWS for n in WORKERS)
+        for s in ("PKG", "D-C", "W-C")
+    }
     page.claim(
         versus["W-C"] >= 12.05 and versus["D-C"] >= 13.57,
         "FISH is up to 12.05 times as fast as W-C and 13.57 times as D-C on drifting keys.",
         ", ".join(f"up to {ratio:.2f} times as fast as {s}" for s, ratio in versus.items())
         + ". A count over the whole life finds new hot keys too: a key joins the head once it makes up 1/(5n) of all tuples so far, "
-        "at 128 workers one in 640. With few workers that takes longer, but there two choices suffice. The next section looks for "
+        "at 128 workers one in 640. With few workers that takes longer, but there two choices suffice. The "
+        "next section looks for "
         "the paper's factors in other set-ups.",
     )
     memory = [got["FISH", z, n].memory_ratio for z in SKEWS for n in WORKERS]
     page.claim(
-        max(memory) <= 2.61, "FISH needs 1.11 to 2.61 times the memory of FG.", f"{min(memory):.2f} to {max(memory):.2f} times."
+        max(memory) <= 2.61,
+        "FISH needs 1.11 to 2.61 times the memory of FG.",
+        f"{min(memory):.2f} to {max(memory):.2f} times.",
     )
     elsewhere(page, stream(2.0), SOURCES)
     d_choices(page)
@@ -115,22 +139,37 @@ def long_run(page: Page) -> None:
     page.claim(
         max(against.values()) < 0.16 and against[1.0] <= 0.0334,
         "FISH needs 3.34 % of SG's memory at z = 1.0 and less than 16 % overall.",
-        f"{against[1.0]:.1%} at z = 1.0 and {against[2.0]:.1%} at z = 2.0. (The paper has it from its cluster, on the same synthetic stream.)",
+        f"{against[1.0]:.1%} at z = 1.0 and {against[2.0]:.1%} at z = 2.0. (The paper has it from its "
+        "cluster, on the same synthetic stream.)",
     )
 
 
 def real_streams(page: Page, data: Path | None) -> None:
-    streams = [s for name in ("congress_tags", "reddit_domains", "stock_cashtags") if (s := real(data, name)) is not None]
+    streams = [
+        s
+        for name in ("congress_tags", "reddit_domains", "stock_cashtags")
+        if (s := real(data, name)) is not None
+    ]
     if not streams:
         return
     specs = {"FG": "hash", **RIVALS, "SG": "shuffle"}
-    got = run_all({(s.label, name, n): (s, spec, cluster(n)) for s in streams for name, spec in specs.items() for n in WORKERS})
+    got = run_all(
+        {
+            (s.label, name, n): (s, spec, cluster(n))
+            for s in streams
+            for name, spec in specs.items()
+            for n in WORKERS
+        }
+    )
     page.text("## Figure 9, on real drifting streams of ours: execution time / SG (memory / FG)")
     rows = []
     for s in streams:
         for n in WORKERS:
             base = got[s.label, "SG", n].execution_seconds
-            cells = [f"{got[s.label, k, n].execution_seconds / base:.2f} ({got[s.label, k, n].memory_ratio:.2f})" for k in specs]
+            cells = [
+                f"{got[s.label, k, n].execution_seconds / base:.2f} ({got[s.label, k, n].memory_ratio:.2f})"
+                for k in specs
+            ]
             rows.append([s.label, n, *cells])
     page.table(["stream", "workers", *specs], rows)
     ratios = {
@@ -158,7 +197,8 @@ def alpha(page: Page) -> None:
     page.claim(
         slower >= 11.91,
         "without decay execution takes up to 12.14 times as long (11.91 in its Figure 14).",
-        f"up to {slower:.2f} times as long. It cannot be far more: see what W-C loses if it learns nothing after the flip.",
+        f"up to {slower:.2f} times as long. It cannot be far more: see what W-C loses if it learns nothing "
+        "after the flip.",
         partly=slower > 1.2,
     )
     fat = max(got["alpha=0", z, n].memory / got["alpha=0.2", z, n].memory for z in SKEWS for n in WORKERS)
@@ -173,15 +213,26 @@ def alpha(page: Page) -> None:
 def theta(page: Page) -> None:
     factors = {"2/n": 2, "1/n": 1, "1/2n": 1 / 2, "1/4n": 1 / 4, "1/8n": 1 / 8}
     done = {n: {name: f"fish:theta={factor / n}" for name, factor in factors.items()} for n in WORKERS}
-    got = run_all({(name, z, n): (stream(z), done[n][name], cluster(n)) for name in factors for z in SKEWS[::2] for n in WORKERS})
+    got = run_all(
+        {
+            (name, z, n): (stream(z), done[n][name], cluster(n))
+            for name in factors
+            for z in SKEWS[::2]
+            for n in WORKERS
+        }
+    )
     got |= {key: result for key, result in sweep({}, SKEWS[::2]).items() if key[0] == "SG"}
     times = time_of(got)
-    page.text("## Figure 13: the threshold theta; worst execution time / SG, and largest memory / FG, over z = 1.0, 1.4, 1.8")
+    page.text(
+        "## Figure 13: the threshold theta; worst execution time / SG, and largest memory / FG, over z = "
+        "1.0, 1.4, 1.8"
+    )
     rows = [
         [
             name,
             *(
-                f"{max(times[name, z, n] for z in SKEWS[::2]):.2f} ({max(got[name, z, n].memory_ratio for z in SKEWS[::2]):.2f})"
+                f"{max(times[name, z, n] for z in SKEWS[::2]):.2f} "
+                f"({max(got[name, z, n].memory_ratio for z in SKEWS[::2]):.2f})"
                 for n in WORKERS
             ),
         ]
@@ -191,7 +242,8 @@ def theta(page: Page) -> None:
     worst = {name: max(times[name, z, n] for z in SKEWS[::2] for n in WORKERS) for name in factors}
     page.claim(
         worst["2/n"] > 1.2 * worst["1/4n"],
-        "only theta = 2/n unbalances (we ask for a fifth more time than at 1/4n; the paper gives no number); smaller ones hardly differ.",
+        "only theta = 2/n unbalances (we ask for a fifth more time than at 1/4n; the paper gives no number); "
+        "smaller ones hardly differ.",
         "worst time "
         + ", ".join(f"{t:.2f} at {name}" for name, t in worst.items())
         + ". None of them unbalances, as even a cold key may take the less loaded of two workers; what a small theta does cost is memory, "
@@ -203,7 +255,10 @@ def classes(page: Page) -> None:
     specs = {"CHK": "fish", "w/ W-C": "fish:classes=all", "w/ D-C": "fish:classes=d-choices"}
     got = sweep(specs)
     times = time_of(got)
-    page.text("## Figure 15: hot-key classes (CHK) against giving every hot key all workers (W-C) or the same d (D-C)")
+    page.text(
+        "## Figure 15: hot-key classes (CHK) against giving every hot key all workers (W-C) or the same d "
+        "(D-C)"
+    )
     draw(page, "classes", got, specs, "memory / FG", lambda result: result.memory_ratio)
     saved = {n: max(1 - got["CHK", z, n].memory / got["w/ W-C", z, n].memory for z in SKEWS) for n in WORKERS}
     page.claim(
@@ -225,13 +280,15 @@ def inference(page: Page) -> None:
         ratios += [got["without", z].execution_seconds / got["with", z].execution_seconds for z in (1.0, 2.0)]
         rows += [[n, z, *(f"{got[s, z].execution_seconds / best:.2f}" for s in specs)] for z in (1.0, 2.0)]
     page.text(
-        "## Figure 16: inferring the backlog, half of the workers twice as fast; execution time / perfect use of all workers"
+        "## Figure 16: inferring the backlog, half of the workers twice as fast; execution time / perfect "
+        "use of all workers"
     )
     page.table(["workers", "z", *specs], rows)
     page.claim(
         max(ratios) >= 2.61,
         "inference speeds execution up to 2.61 times.",
-        f"{min(ratios):.2f} to {max(ratios):.2f} times. It does help, but 1.5 is all there is to gain over equal loads when half of the workers are "
+        f"{min(ratios):.2f} to {max(ratios):.2f} times. It does help, but 1.5 is all there is to gain over "
+        "equal loads when half of the workers are "
         "twice as fast: equal loads take 1/n of the tuples at the slow ones' pace, perfect use 2/(3n).",
         partly=max(ratios) > 1.2,
     )
@@ -255,12 +312,16 @@ def ring(page: Page) -> None:
             growth = {s: got[s, z, False].memory / got[s, z, True].memory for s in ("on", "off")}
             doubled.append(growth)
             rows.append([label, z, f"{growth['on']:.2f}", f"{growth['off']:.2f}"])
-    page.text("## Figure 17: a worker joins or leaves half-way (32 workers): memory / memory without the change")
+    page.text(
+        "## Figure 17: a worker joins or leaves half-way (32 workers): memory / memory without the change"
+    )
     page.table(["change", "z", "with the ring", "without (hash mod n)"], rows)
     page.claim(
         max(g["off"] for g in doubled) > 1.3 > max(g["on"] for g in doubled),
-        "without the ring memory nearly doubles at low skew; with it it hardly grows (we ask for more than 1.3 without, less with).",
-        f"at most {max(g['on'] for g in doubled):.2f} times with, {max(g['off'] for g in doubled):.2f} times without. Keys that come only "
+        "without the ring memory nearly doubles at low skew; with it it hardly grows (we ask for more than "
+        "1.3 without, less with).",
+        f"at most {max(g['on'] for g in doubled):.2f} times with, {max(g['off'] for g in doubled):.2f} times "
+        "without. Keys that come only "
         "before or only after the change cannot double, so the factor depends on how often keys return.",
     )
 
@@ -268,9 +329,18 @@ def ring(page: Page) -> None:
 def latency(page: Page) -> None:
     specs = {"FG": "hash", **RIVALS, "SG": "shuffle"}
     got = run_all({s: (stream(1.2), spec, Cluster(128, 32, utilisation=0.9)) for s, spec in specs.items()})
-    page.text("## Figures 18 and 19: latency and throughput, 32 sources, 128 workers, z=1.2, 90 % load (simulated, 1 ms a tuple)")
+    page.text(
+        "## Figures 18 and 19: latency and throughput, 32 sources, 128 workers, z=1.2, 90 % load (simulated, "
+        "1 ms a tuple)"
+    )
     rows = [
-        [s, f"{1e3 * r.latency_p50:.1f}", f"{1e3 * r.latency_p95:.1f}", f"{1e3 * r.latency_p99:.1f}", f"{r.throughput:,.0f}"]
+        [
+            s,
+            f"{1e3 * r.latency_p50:.1f}",
+            f"{1e3 * r.latency_p95:.1f}",
+            f"{1e3 * r.latency_p99:.1f}",
+            f"{r.throughput:,.0f}",
+        ]
         for s, r in got.items()
     ]
     page.table(["scheme", "p50 ms", "p95 ms", "p99 ms", "tuples/s"], rows)
@@ -292,9 +362,12 @@ def hot_share(page: Page) -> None:
             rows.append([z, f"{epoch:,}", *(_called_hot(keys, epoch, n) for n in WORKERS)])
     page.text(
         "## Not in the paper: what 1,000-tuple epochs and 1/4n call hot",
-        "Over 200,000 tuples of one source: the share of tuples whose key is above theta = 1/4n at the end of an epoch, and how many different "
-        "keys ever were. With 128 workers and 1,000 tuples the threshold is 2.4 of about 1,250 decayed tuples, so a key seen three times "
-        "in an epoch is hot, and over time many keys are, each of which leaves state on more workers. Longer epochs call about the same "
+        "Over 200,000 tuples of one source: the share of tuples whose key is above theta = 1/4n at the end "
+        "of an epoch, and how many different "
+        "keys ever were. With 128 workers and 1,000 tuples the threshold is 2.4 of about 1,250 decayed "
+        "tuples, so a key seen three times "
+        "in an epoch is hot, and over time many keys are, each of which leaves state on more workers. Longer "
+        "epochs call about the same "
         "share of tuples hot, with far fewer keys.",
     )
     page.table(["z", "epoch", *(f"{n} workers" for n in WORKERS)], rows)

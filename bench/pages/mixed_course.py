@@ -1,7 +1,8 @@
 """Interval after interval under a table policy: what was planned, and what the next interval made of it.
 
-Apart from the simulator because no tuple is routed here: the loads of an interval are known exactly, so that what a plan
-promises and what it comes to can be told from the noise of drawing. `Course` is the stream, `replay` the policy on it.
+Apart from the simulator because no tuple is routed here: the loads of an interval are known exactly, so that
+what a plan promises and what it comes to can be told from the noise of drawing. `Course` is the stream,
+`replay` the policy on it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewless import policies
-from skewless.plan import Plan
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot, imbalance_of
+from skewless.model.table import Table
 from skewless.policies import Limits
-from skewless.simulate import keyhash
-from skewless.simulate.generators import fluctuating, zipf_shares
-from skewless.simulate.streams import Stream
-from skewless.snapshot import Snapshot, imbalance_of
-from skewless.table import Table
+from skewless.simulate.streams import keyhash
+from skewless.simulate.streams.generators import fluctuating, zipf_shares
+from skewless.simulate.streams.stream import Stream
 
 Floats = NDArray[np.float64]
 Fluctuation = Literal["falls", "rises", "stirred"]
@@ -41,7 +42,9 @@ class Course:
 
     def imbalance(self, interval: int, table: Table) -> float:
         weights = self.loads[interval]
-        return imbalance_of(np.bincount(table.route(self.hashes), weights=weights, minlength=table.partitions))
+        return imbalance_of(
+            np.bincount(table.route(self.hashes), weights=weights, minlength=table.partitions)
+        )
 
     def hashed(self, workers: int) -> float:
         """The mean max / mean under plain hashing, the first interval left out as everywhere."""
@@ -75,9 +78,10 @@ def replay(
 ) -> list[Step]:
     """Plans after each interval whose imbalance is above the limit, starting from an empty table.
 
-    State reaches back over `window` intervals, cost over `memory`, where each counts `decay` times as much as the one after
-    it. A plan aims at the share `aim` of the tolerance. With `ahead` 1 it is made from the loads of the very interval that it
-    will route, as if every batch were looked at before it is routed. With `late` 1 it comes an interval too late.
+    State reaches back over `window` intervals, cost over `memory`, where each counts `decay` times as much as
+    the one after it. A plan aims at the share `aim` of the tolerance. With `ahead` 1 it is made from the
+    loads of the very interval that it will route, as if every batch were looked at before it is routed. With
+    `late` 1 it comes an interval too late.
     """
     steps, table, coming = [], Table(workers), [Table(workers)] * late
     for now in range(len(course.loads) - 1):
@@ -85,16 +89,23 @@ def replay(
         cost = _sum(course.loads[max(0, seen - memory + 1) : seen + 1], decay)
         state = _sum(course.loads[max(0, now - window + 1) : now + 1])
         snapshot = Snapshot.of(table, course.hashes, cost, state)
-        plan, started = None, time.process_time()  # a shared machine's clock would say more about its other work
+        plan, started = (
+            None,
+            time.process_time(),
+        )  # a shared machine's clock would say more about its other work
         if snapshot.imbalance > limits.max_imbalance:
-            plan = policies.get(policy)(snapshot, table, replace(limits, max_imbalance=aim * limits.max_imbalance))
+            plan = policies.get(policy)(
+                snapshot, table, replace(limits, max_imbalance=aim * limits.max_imbalance)
+            )
             table = plan.table
         cpu_ms = 1000 * (time.process_time() - started)
         coming.append(table)
         in_force = coming.pop(0) if late else coming.pop()
         planned = snapshot.imbalance if plan is None else plan.imbalance_after
         moved = 0.0 if plan is None else plan.bytes_moved / max(snapshot.total_bytes, 1e-300)
-        steps.append(Step(1 + planned, 1 + course.imbalance(now + 1, in_force), moved, len(table), cpu_ms, plan))
+        steps.append(
+            Step(1 + planned, 1 + course.imbalance(now + 1, in_force), moved, len(table), cpu_ms, plan)
+        )
     return steps
 
 
@@ -109,14 +120,16 @@ def zipf_course(
     every: int = 1,
     seed: int = 0,
 ) -> Course:
-    """Zipf whose frequencies change places at the start of every `every`th interval, by the rate f in one of three readings.
+    """Zipf whose frequencies change places at the start of every `every`th interval, by the rate f in one of
+    three readings.
 
-    falls      keys of one worker, drawn anew each time from those above the mean, give their frequency for a lower one
-               elsewhere, until its load has fallen so far that |L(i) - L(i-1)| / L(i) >= f: the one reading that reaches
-               every f of the paper's Table II
-    rises      the same upwards, for a worker below the mean; at 1/2 its load doubles, at 1 it would be infinite
-    stirred    frequencies of the heaviest keys change places at random until some worker's load has changed by f, or for
-               100,000 swaps: `skewless.simulate.fluctuating`
+    falls      keys of one worker, drawn anew each time from those above the mean, give their frequency for a
+               lower one elsewhere, until its load has fallen so far that |L(i) - L(i-1)| / L(i) >= f: the one
+               reading that reaches every f of the paper's Table II
+    rises      the same upwards, for a worker below the mean; at 1/2 its load doubles, at 1 it would be
+               infinite
+    stirred    frequencies of the heaviest keys change places at random until some worker's load has changed
+               by f, or for 100,000 swaps: `skewless.simulate.fluctuating`
     """
     hashes = keyhash.of_int64s(np.arange(keys) + (seed << 32))
     if fluctuation == "stirred":
@@ -131,11 +144,20 @@ def stream_course(stream: Stream, interval: int, most: int) -> Course:
     """The keys of a stream counted by intervals of so many tuples."""
     keys = np.concatenate(list(stream.chunks()))
     parts = [keys[first : first + interval] for first in range(0, len(keys) - interval + 1, interval)]
-    return Course.of(stream.hashes, [np.bincount(part, minlength=len(stream.hashes)).astype(float) for part in parts[:most]])
+    return Course.of(
+        stream.hashes,
+        [np.bincount(part, minlength=len(stream.hashes)).astype(float) for part in parts[:most]],
+    )
 
 
 def _one_worker_changes(
-    times: int, fluctuation: Fluctuation, hashes: NDArray[np.int32], z: float, f: float, workers: int, seed: int
+    times: int,
+    fluctuation: Fluctuation,
+    hashes: NDArray[np.int32],
+    z: float,
+    f: float,
+    workers: int,
+    seed: int,
 ) -> list[Floats]:
     generator = np.random.default_rng(seed + 1)
     home = hashes.astype(np.int64) % workers
@@ -156,9 +178,14 @@ def _one_worker_changes(
 
 
 def _swap_some(
-    shares: Floats, here: NDArray[np.int64], elsewhere: NDArray[np.int64], aim: float, shuffled: Callable[..., NDArray[np.int64]]
+    shares: Floats,
+    here: NDArray[np.int64],
+    elsewhere: NDArray[np.int64],
+    aim: float,
+    shuffled: Callable[..., NDArray[np.int64]],
 ) -> bool:
-    """Swaps frequencies between keys here and keys elsewhere, in random pairs that lead towards the aim, until it is reached."""
+    """Swaps frequencies between keys here and keys elsewhere, in random pairs that lead towards the aim,
+    until it is reached."""
     change = aim - shares[here].sum()
     ours, theirs = shuffled(here), shuffled(elsewhere)[: len(here)]
     ours = ours[: len(theirs)]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from skewless.simulate import Cluster, ParquetStream, Result, Stream, in_memory, simulate, zipf
-from skewless.simulate.generators import zipf_shares
 from skewless.simulate.plots import Points, panels
 from skewless.simulate.schemes.scheme import Scheme
-from skewless.simulate.streams import Numbered
+from skewless.simulate.streams.generators import zipf_shares
+from skewless.simulate.streams.stream import Numbered
 
 Key = TypeVar("Key")
 
@@ -39,7 +39,9 @@ class Page:
         self.lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
         self.lines += ["", f"`{self.command}`", ""]
 
-    def plot(self, name: str, curves: Mapping[str, Mapping[str, Points]], x: str, y: str, **options: bool) -> None:
+    def plot(
+        self, name: str, curves: Mapping[str, Mapping[str, Points]], x: str, y: str, **options: bool
+    ) -> None:
         file = f"{self.name}-{name}.svg"
         panels(self.folder / file, curves, x, y, **options)  # type: ignore[arg-type]
         self.lines += [f"![{y} against {x}]({file})", "", f"`{self.command}`", ""]
@@ -47,11 +49,13 @@ class Page:
     def claim(self, holds: bool, claim: str, found: str, *, partly: bool = False, same: bool = True) -> None:
         """What a paper says, whether our run bears it out, and what we measured.
 
-        `partly`: the direction holds, though not the paper's number. If the set-up is not the `same` (other data, a simulated
-        cluster), a claim that does not hold is not refuted, only not reproduced.
+        `partly`: the direction holds, though not the paper's number. If the set-up is not the `same` (other
+        data, a simulated cluster), a claim that does not hold is not refuted, only not reproduced.
         """
         self.verdicts.append(bool(holds))
-        verdict = "Agrees" if holds else "Agrees in part" if partly else "Refuted" if same else "Not reproduced"
+        verdict = (
+            "Agrees" if holds else "Agrees in part" if partly else "Refuted" if same else "Not reproduced"
+        )
         self.lines += [f"**{verdict}.** Claim: {claim} Ours: {found}", ""]
 
     def write(self) -> Path:

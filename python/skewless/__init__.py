@@ -1,49 +1,58 @@
 """Skewless keeps keyed work in Spark level while hot keys drift.
 
-Tables, errors and policies need no Spark; what needs it is imported on first use, so `import skewless` works without pyspark.
+Tables, errors and policies need no Spark; what needs it is imported on first use, so `import skewless` works
+without pyspark.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from skewless import errors
-from skewless.table import Change, Table, compose, diff
+from skewless.model.table import Change, Table, compose, diff
 
 if TYPE_CHECKING:
-    from skewless import policies
-    from skewless.balancer import Balancer, BatchLoads, Swap, balance
-    from skewless.controller import Pace
+    from skewless import policies, simulate
+    from skewless.control.pace import Pace
+    from skewless.model.limits import Limits
+    from skewless.model.plan import Moves, Plan
+    from skewless.model.snapshot import Snapshot
     from skewless.operators.advise import advise
     from skewless.operators.partitioner import RoutedPartitioner, rdd_key_hash
     from skewless.operators.repartition import key_hash, repartition
-    from skewless.plan import Plan
-    from skewless.session import configure
-    from skewless.snapshot import Snapshot
-    from skewless.status import Status
+    from skewless.policies import Policy
+    from skewless.report.status import Status
+    from skewless.spark.balancer import Balancer, BatchLoads, Swap, balance
+    from skewless.spark.session import configure
 
 _LAZY = {
-    "Balancer": "skewless.balancer",
-    "BatchLoads": "skewless.balancer",
-    "Pace": "skewless.controller",
-    "Plan": "skewless.plan",
-    "Snapshot": "skewless.snapshot",
-    "Status": "skewless.status",
-    "Swap": "skewless.balancer",
-    "balance": "skewless.balancer",
+    "Balancer": "skewless.spark.balancer",
+    "BatchLoads": "skewless.spark.balancer",
+    "Limits": "skewless.model.limits",
+    "Moves": "skewless.model.plan",
+    "Policy": "skewless.policies",
+    "Pace": "skewless.control.pace",
+    "Plan": "skewless.model.plan",
+    "Snapshot": "skewless.model.snapshot",
+    "Status": "skewless.report.status",
+    "Swap": "skewless.spark.balancer",
+    "balance": "skewless.spark.balancer",
     "advise": "skewless.operators.advise",
     "RoutedPartitioner": "skewless.operators.partitioner",
     "key_hash": "skewless.operators.repartition",
     "rdd_key_hash": "skewless.operators.partitioner",
     "repartition": "skewless.operators.repartition",
-    "configure": "skewless.session",
+    "configure": "skewless.spark.session",
 }
 
 __all__ = [
     "Balancer",
     "BatchLoads",
     "Change",
+    "Limits",
+    "Moves",
     "Pace",
     "Plan",
+    "Policy",
     "RoutedPartitioner",
     "Snapshot",
     "Status",
@@ -59,12 +68,13 @@ __all__ = [
     "policies",
     "rdd_key_hash",
     "repartition",
+    "simulate",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "policies":
-        return import_module("skewless.policies")
+    if name in ("policies", "simulate"):
+        return import_module(f"skewless.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'skewless' has no attribute {name!r}")
     try:

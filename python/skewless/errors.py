@@ -1,7 +1,7 @@
 """Every error Skewless raises, one class a cause, so that a caller can catch what it can mend.
 
-Each message reads: what went wrong, the detail, and what to do. The JVM side throws one exception class with a code; the
-gateway turns the code into the class of the same name here.
+Each message reads: what went wrong, the detail, and what to do. The JVM side throws one exception class with
+a code; the gateway turns the code into the class of the same name here.
 """
 
 
@@ -31,6 +31,10 @@ class ColumnError(SkewlessError):
 
 class QueryError(SkewlessError):
     """A streaming query that cannot take what was asked of it: stopped, stateful, or not routed."""
+
+
+class NotYetError(QueryError):
+    """A query that cannot take what was asked of it now, but may with its next batch: ask again then."""
 
 
 class CheckpointError(SkewlessError):

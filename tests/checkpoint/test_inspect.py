@@ -1,4 +1,5 @@
-"""Checkpoints as found: whole ones, every kind of damage, what does no harm, and the command that tells of them."""
+"""Checkpoints as found: whole ones, every kind of damage, what does no harm, and the command that tells of
+them."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from skewless import Table
-from skewless.checkpoint import PROVIDER, SwapRecord, inspect, inspect_folder
-from skewless.checkpoint_text import checkpoint_text
+from skewless.checkpoint.folder import ArrowFolder
+from skewless.checkpoint.inspect import PROVIDER, SwapRecord, inspect, inspect_folder
+from skewless.checkpoint.text import checkpoint_text
 from skewless.cli import cli
 from skewless.errors import CheckpointError
-from skewless.folder import ArrowFolder
 
 QUERY = "f4c8a110-b611-4589-aa12-1f359e8dca5d"
 RUN = "0b0f1a52-5a0c-4f0e-9f0e-3d0c8f6f7a11"
@@ -30,10 +31,18 @@ def write(path: Path, data: str | bytes) -> None:
     (path.parent / f".{path.name}.crc").write_bytes(b"crc")
 
 
-def write_batches(home: Path, newest: int, committed: int, provider: str = PROVIDER, partitions: int = N) -> None:
-    conf = {"spark.sql.streaming.stateStore.providerClass": provider, "spark.sql.shuffle.partitions": str(partitions)}
+def write_batches(
+    home: Path, newest: int, committed: int, provider: str = PROVIDER, partitions: int = N
+) -> None:
+    conf = {
+        "spark.sql.streaming.stateStore.providerClass": provider,
+        "spark.sql.shuffle.partitions": str(partitions),
+    }
     for batch in range(newest + 1):
-        write(home / f"offsets/{batch}", f'v1\n{json.dumps({"batchWatermarkMs": 0, "conf": conf})}\n{{"0":{batch}}}')
+        write(
+            home / f"offsets/{batch}",
+            f'v1\n{json.dumps({"batchWatermarkMs": 0, "conf": conf})}\n{{"0":{batch}}}',
+        )
     for batch in range(committed + 1):
         write(home / f"commits/{batch}", "v1\n{}")
 
@@ -51,7 +60,13 @@ def write_pin(home: Path, batch: int, table: Table, /, **changes: object) -> Non
 
 
 def write_swap(home: Path, batch: int, epoch: int, /, **changes: object) -> None:
-    values: dict[str, object] = {"batch": batch, "epoch": epoch, "fromEpoch": epoch - 1, "keyHashes": 2, "rows": 120_000}
+    values: dict[str, object] = {
+        "batch": batch,
+        "epoch": epoch,
+        "fromEpoch": epoch - 1,
+        "keyHashes": 2,
+        "rows": 120_000,
+    }
     values |= {
         "bytes": 5 << 20,
         "stateBytes": 5 << 20,
@@ -195,8 +210,12 @@ DAMAGES: list[tuple[str, Callable[[Path], None], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("damage", "file", "words"), [case[1:] for case in DAMAGES], ids=[case[0] for case in DAMAGES])
-def test_damage_breaks_the_chain_and_is_named(home: Path, damage: Callable[[Path], None], file: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "file", "words"), [case[1:] for case in DAMAGES], ids=[case[0] for case in DAMAGES]
+)
+def test_damage_breaks_the_chain_and_is_named(
+    home: Path, damage: Callable[[Path], None], file: str, words: str
+) -> None:
     assert inspect(home).whole
     damage(home)
     found = inspect(home)
@@ -212,7 +231,10 @@ def test_damage_breaks_the_chain_and_is_named(home: Path, damage: Callable[[Path
 def test_every_problem_is_told_and_not_only_the_first(home: Path) -> None:
     pin_text("{")(home)
     (home / "_skewless/tables/1").unlink()
-    assert [problem.split()[0] for problem in inspect(home).problems] == ["_skewless/pins/4", "_skewless/tables/1"]
+    assert [problem.split()[0] for problem in inspect(home).problems] == [
+        "_skewless/pins/4",
+        "_skewless/tables/1",
+    ]
 
 
 @pytest.mark.parametrize("provider", [PROVIDER, "org.apache.spark.Other"])
@@ -230,7 +252,8 @@ def test_state_of_another_provider_is_not_placed_by_tables(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "v1", "v1\n{", "v2\n[]", 'v1\n{"conf":7}', 'v1\n{"conf":{"spark.sql.shuffle.partitions":"x"}}']
+    "text",
+    ["", "v1", "v1\n{", "v2\n[]", 'v1\n{"conf":7}', 'v1\n{"conf":{"spark.sql.shuffle.partitions":"x"}}'],
 )
 def test_offsets_that_cannot_be_read_leave_the_settings_unknown(home: Path, text: str) -> None:
     write(home / "offsets/6", text)
@@ -280,7 +303,9 @@ def test_scratch_is_listed_with_its_bytes_and_does_no_harm(home: Path) -> None:
         ({"epoch": 7}, "swap to epoch 7 that no readable pin"),
     ],
 )
-def test_a_damaged_swap_record_is_a_note_and_not_a_problem(home: Path, changes: dict[str, Any], words: str) -> None:
+def test_a_damaged_swap_record_is_a_note_and_not_a_problem(
+    home: Path, changes: dict[str, Any], words: str
+) -> None:
     write_swap(home, 4, 2, **changes)
     found = inspect(home)
     assert (found.whole, found.epochs[1].swap, len(found.notes)) == (True, None, 1)
@@ -328,13 +353,29 @@ def test_machines_read_the_same_facts(home: Path) -> None:
     done = run(str(home), "--json")
     facts = json.loads(done.output)
     assert (done.exit_code, facts["whole"], facts["problems"]) == (0, True, [])
-    assert (facts["epoch_in_force"], facts["next_batch"], facts["waiting"], facts["unnamed"]) == (2, 7, [], [3])
-    assert facts["epochs"][1]["pin"] == {"batch": 4, "epoch": 2, "digest": SECOND.digest, "partitions": N, "query_id": QUERY}
+    assert (facts["epoch_in_force"], facts["next_batch"], facts["waiting"], facts["unnamed"]) == (
+        2,
+        7,
+        [],
+        [3],
+    )
+    assert facts["epochs"][1]["pin"] == {
+        "batch": 4,
+        "epoch": 2,
+        "digest": SECOND.digest,
+        "partitions": N,
+        "query_id": QUERY,
+    }
     assert facts["epochs"][1]["swap"]["state_bytes"] == 5 << 20
     pin_text("{")(home)
     broken = run(str(home), "--json")
     facts = json.loads(broken.output)
-    assert (broken.exit_code, facts["whole"], facts["epoch_in_force"], len(facts["problems"])) == (1, False, None, 1)
+    assert (broken.exit_code, facts["whole"], facts["epoch_in_force"], len(facts["problems"])) == (
+        1,
+        False,
+        None,
+        1,
+    )
 
 
 def test_a_checkpoint_without_our_folder_says_that_no_table_was_published(tmp_path: Path) -> None:
@@ -350,7 +391,11 @@ def test_a_checkpoint_without_our_folder_says_that_no_table_was_published(tmp_pa
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
-    for name, words in (("absent", "is not a folder"), ("file", "is not a folder"), ("empty", "holds no checkpoint")):
+    for name, words in (
+        ("absent", "is not a folder"),
+        ("file", "is not a folder"),
+        ("empty", "holds no checkpoint"),
+    ):
         done = run(str(tmp_path / name))
         assert done.exit_code == 1
         assert isinstance(done.exception, SystemExit)

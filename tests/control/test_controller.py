@@ -8,14 +8,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from skewless.controller import KEPT_ERRORS, Controller, Decision, Pace
+from skewless.control.controller import Controller, Decision
+from skewless.control.pace import Pace
+from skewless.control.swap_cost import SwapCost
+from skewless.control.troubles import KEPT_KINDS
 from skewless.errors import PolicyError, SettingError
-from skewless.plan import Moves, Plan
+from skewless.model.plan import Moves, Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
 from skewless.policies.mixed import mixed
-from skewless.snapshot import Snapshot
-from skewless.swap_cost import SwapCost
-from skewless.table import Table
 
 SKEWED = {0: 40.0, 2: 40.0, 4: 10.0, 6: 10.0}  # all at home in partition 0 of 2
 LEVEL = {0: 40.0, 1: 40.0, 4: 10.0, 5: 10.0}
@@ -44,7 +46,9 @@ class Stream:
     def snapshot(self, costs: dict[int, float], state_bytes: float = 100.0) -> Snapshot:
         self.batch += 1
         sizes = [state_bytes] * len(costs)
-        return Snapshot.of(self.controller.table, list(costs), list(costs.values()), sizes, batches=(self.batch,))
+        return Snapshot.of(
+            self.controller.table, list(costs), list(costs.values()), sizes, batches=(self.batch,)
+        )
 
     def see(self, costs: dict[int, float], state_bytes: float = 100.0) -> Decision:
         return self.controller.observe(self.snapshot(costs, state_bytes))
@@ -159,7 +163,9 @@ def test_a_swap_that_costs_more_than_it_gains_is_not_made() -> None:
 
 
 def test_imbalance_that_comes_back_at_once_is_paid_for_only_once_it_lasts() -> None:
-    stream = Stream(Pace(patience=1, cooldown_seconds=0), cost=SwapCost(seconds_per_giver=150.0, seconds_per_byte=0.0))
+    stream = Stream(
+        Pace(patience=1, cooldown_seconds=0), cost=SwapCost(seconds_per_giver=150.0, seconds_per_byte=0.0)
+    )
     stream.swap(SKEWED, seconds=150.0)
     drifted = {1: 40.0, 3: 40.0, 5: 20.0}
     decisions = [stream.see(drifted) for _ in range(4)]
@@ -256,9 +262,18 @@ ONE_MOVE = Moves.of([0], [0], [1], [100.0])
     [
         (_raises, "ZeroDivisionError: a bug"),
         (lambda snapshot, table, limits: None, "PolicyError: the policy returned NoneType"),
-        (lambda snapshot, table, limits: _plan(Table(3, {0: 1}, epoch=1), ONE_MOVE), "PolicyError: the plan's table has 3"),
-        (lambda snapshot, table, limits: _plan(Table(2, {0: 1}), ONE_MOVE), "PolicyError: the plan's table has epoch 0"),
-        (lambda snapshot, table, limits: _plan(Table(2, {0: 1, 2: 1, 4: 1}, epoch=1), ONE_MOVE), "PolicyError: the plan's table"),
+        (
+            lambda snapshot, table, limits: _plan(Table(3, {0: 1}, epoch=1), ONE_MOVE),
+            "PolicyError: the plan's table has 3",
+        ),
+        (
+            lambda snapshot, table, limits: _plan(Table(2, {0: 1}), ONE_MOVE),
+            "PolicyError: the plan's table has epoch 0",
+        ),
+        (
+            lambda snapshot, table, limits: _plan(Table(2, {0: 1, 2: 1, 4: 1}, epoch=1), ONE_MOVE),
+            "PolicyError: the plan's table",
+        ),
         (
             lambda snapshot, table, limits: _plan(Table(2, {0: 1}, epoch=1), Moves.of([0], [0], [1], [1e9])),
             "PolicyError: the plan moves 1000000000 bytes",
@@ -289,7 +304,7 @@ def test_errors_that_never_come_twice_do_not_pile_up(caplog: pytest.LogCaptureFi
         for _ in range(100):
             stream.see(SKEWED)
     errors = stream.controller.status.errors
-    assert len(errors) == len(caplog.records) == KEPT_ERRORS + 1
+    assert len(errors) == len(caplog.records) == KEPT_KINDS + 1
     assert sum(errors.values()) == 100
 
 
@@ -308,7 +323,8 @@ def test_a_key_that_no_move_can_level_stands_in_the_reason() -> None:
         (
             Table(2),
             {7: 5.0},
-            "nothing better was found; split: key hash 7 carries 2.00 times the mean; only a split can level it",
+            "nothing better was found; split: key hash 7 carries 2.00 times the mean; only a split can level "
+            "it",
         ),
         (Table(2), dict.fromkeys(range(20), 5.0), "level: imbalance 0.000"),
         (Table(2), {0: 0.0, 2: 0.0}, "idle"),
@@ -344,7 +360,8 @@ def test_load_that_no_tracked_key_explains_is_named() -> None:
 
 
 def test_a_drifting_stream_stays_level_with_few_swaps() -> None:
-    """Forty batches; the hot keys change every ten, and are level again two batches later, with about a swap a change."""
+    """Forty batches; the hot keys change every ten, and are level again two batches later, with about a swap
+    a change."""
     rng = np.random.default_rng(8)
     stream = Stream(Pace(patience=1, cooldown_seconds=0), table=Table(8), limits=Limits(0.1, 200))
     hashes = rng.choice(1 << 20, 2000, replace=False)
@@ -366,7 +383,14 @@ def test_a_drifting_stream_stays_level_with_few_swaps() -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    [{"patience": 0}, {"calm": 0}, {"aim": -1}, {"aim": 1.5}, {"cooldown_seconds": float("nan")}, {"hour_bytes": -1}],
+    [
+        {"patience": 0},
+        {"calm": 0},
+        {"aim": -1},
+        {"aim": 1.5},
+        {"cooldown_seconds": float("nan")},
+        {"hour_bytes": -1},
+    ],
 )
 def test_a_pace_out_of_its_range_is_refused_by_name(bad: dict[str, float]) -> None:
     with pytest.raises(SettingError, match=next(iter(bad))):
@@ -374,6 +398,6 @@ def test_a_pace_out_of_its_range_is_refused_by_name(bad: dict[str, float]) -> No
 
 
 def test_the_controller_needs_no_spark() -> None:
-    code = "import sys, skewless.controller; sys.exit(any(name.split('.')[0] in ('pyspark', 'py4j') for name in sys.modules))"
+    code = "import sys, skewless.control.controller; sys.exit(any(name.split('.')[0] in ('pyspark', 'py4j') for name in sys.modules))"
     path = ":".join(entry for entry in sys.path if entry)
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=False).returncode == 0

@@ -7,15 +7,15 @@ import pytest
 
 from fake_gateway import LEVEL, SKEWED, FakeGateway, FakeQuery
 from loop_scene import EAGER, Scene
-from skewless.controller import Pace
+from skewless.control.loop import Loop
+from skewless.control.pace import Pace
+from skewless.control.swap_cost import SwapCost
 from skewless.errors import CheckpointError, QueryError
-from skewless.loop import Loop
-from skewless.plan import Plan
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
 from skewless.policies.mixed import mixed
-from skewless.snapshot import Snapshot
-from skewless.swap_cost import SwapCost
-from skewless.table import Table
 
 
 def test_level_input_never_publishes() -> None:
@@ -34,7 +34,13 @@ def test_skewed_input_is_swapped_once_and_stays_level() -> None:
     assert scene.epochs == [0] + [1] * 8
     assert (record.epoch, record.entries, record.why) == (1, 2, "level: imbalance 0.000 is within 0.080")
     [swap] = record.swaps
-    assert (swap.batch, swap.moved, swap.before, swap.predicted, record.realised(swap)) == (1, 2, 1.0, 0.0, 0.0)
+    assert (swap.batch, swap.moved, swap.before, swap.predicted, record.realised(swap)) == (
+        1,
+        2,
+        1.0,
+        0.0,
+        0.0,
+    )
     assert (swap.state_rows, swap.bytes_moved, swap.export_ms) == (6, 2000, 120)
     assert (swap.usual_ms, swap.batch_ms, swap.pause_ms) == (1000, 1100, 100)
     assert record.gain(swap) == 2.0
@@ -208,7 +214,12 @@ def test_a_table_published_by_hand_is_taken_over() -> None:
     assert (record.epoch, record.entries) == (1, 2)
     assert record.why.startswith("level")
     [swap] = record.swaps
-    assert (swap.why, swap.key_hashes, swap.before, swap.predicted) == ("published by hand", (0, 4), 1.0, None)
+    assert (swap.why, swap.key_hashes, swap.before, swap.predicted) == (
+        "published by hand",
+        (0, 4),
+        1.0,
+        None,
+    )
     assert (swap.state_rows, swap.bytes_moved, swap.export_ms) == (6, 2000, 120)
 
 
@@ -249,7 +260,9 @@ def test_a_window_holds_batches_of_several_epochs() -> None:
         seen.append(snapshot.batches)
         return mixed(snapshot, table, limits)
 
-    scene = Scene(settings=replace(EAGER, policy=spy, window=3, decay=1, pace=Pace(patience=5, cooldown_seconds=0)))
+    scene = Scene(
+        settings=replace(EAGER, policy=spy, window=3, decay=1, pace=Pace(patience=5, cooldown_seconds=0))
+    )
     scene.see(SKEWED, 5)
     assert seen == [(2, 3, 4)]
     scene.see({1: 40, 3: 40, 5: 10, 7: 10}, 6)
@@ -301,7 +314,9 @@ def test_the_thread_starts_stops_and_stops_again() -> None:
     loop.stop()
     assert not loop.running
     assert not gateway.watched, "no keys are counted any more"
-    assert loop.status().loop == "the loop is over: stopped (policy mixed, max_imbalance 0.08, max_entries 3000)"
+    assert (
+        loop.status().loop == "the loop is over: stopped (policy mixed, max_imbalance 0.08, max_entries 3000)"
+    )
 
 
 def test_a_policy_may_stop_the_loop_from_its_own_thread() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from fake_gateway import LEVEL, SKEWED, FakeQuery
 from loop_scene import EAGER, Scene
-from skewless.controller import Pace
+from skewless.control.pace import Pace
+from skewless.control.settings import AHEAD_WAIT_MS, Settings
+from skewless.control.swap_cost import SwapCost
 from skewless.errors import CheckpointError, QueryError
-from skewless.swap_cost import SwapCost
-from skewless.watch import AHEAD_WAIT_MS, Settings
 
 AHEAD = replace(EAGER, look_ahead=True, pace=Pace(patience=5, cooldown_seconds=3600))
 
@@ -148,7 +148,9 @@ def test_trouble_with_a_look_ahead_lets_the_planner_go() -> None:
     assert list(scene.record().errors.values()) == [1]
 
 
-@pytest.mark.parametrize(("settings", "wait"), [({}, 0), ({"look_ahead": True}, AHEAD_WAIT_MS), ({"plan_wait_ms": 70}, 70)])
+@pytest.mark.parametrize(
+    ("settings", "wait"), [({}, 0), ({"look_ahead": True}, AHEAD_WAIT_MS), ({"plan_wait_ms": 70}, 70)]
+)
 def test_a_look_ahead_implies_a_wait(settings: dict[str, object], wait: int) -> None:
     assert Settings(**settings).wait_ms == wait  # type: ignore[arg-type]
 

@@ -1,4 +1,5 @@
-"""Bad input and bad days, seen from the loop: nothing is published for nothing, the reason is told, the query runs on."""
+"""Bad input and bad days, seen from the loop: nothing is published for nothing, the reason is told, the query
+runs on."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ import pytest
 
 from fake_gateway import LEVEL, SKEWED, FakeQuery
 from loop_scene import EAGER, Scene
+from skewless.control.observed import ObservedBatch
+from skewless.control.settings import Settings
 from skewless.errors import CheckpointError, PolicyError, QueryError, SettingError
-from skewless.observe import ObservedBatch
-from skewless.plan import Moves, Plan
+from skewless.model.plan import Moves, Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
-from skewless.record import KEPT_BATCHES
-from skewless.snapshot import Snapshot
-from skewless.table import Table
-from skewless.watch import Settings
+from skewless.report.records import KEPT_BATCHES
 
 
 def test_a_stream_that_starts_without_rows_is_levelled_once_there_are_some() -> None:
@@ -53,7 +54,9 @@ def test_equal_keys_are_halved_once_and_then_left_alone() -> None:
     record = scene.see(equal, 20)
     assert scene.gateway.calls == 1
     assert len(scene.query.pins[0][1]) == 10
-    assert record.why.startswith(("level: imbalance 0.000", "standing down: level, and every one of 10 entries is needed"))
+    assert record.why.startswith(
+        ("level: imbalance 0.000", "standing down: level, and every one of 10 entries is needed")
+    )
 
 
 def test_a_key_heavier_than_a_fair_share_gets_a_partition_to_itself_and_does_not_wander() -> None:
@@ -69,14 +72,21 @@ def test_a_key_heavier_than_a_fair_share_gets_a_partition_to_itself_and_does_not
     ("cost", "words"),
     [
         (lambda hashes, rows: rows * np.nan, "SettingError: the cost function returned nan for key hash 0"),
-        (lambda hashes, rows: np.full(len(rows), -1), "SettingError: the cost function returned -1.0 for key hash 0"),
+        (
+            lambda hashes, rows: np.full(len(rows), -1),
+            "SettingError: the cost function returned -1.0 for key hash 0",
+        ),
         (lambda hashes, rows: rows[:1], "SettingError: the cost function returned shape (1,) for 4 keys"),
         (lambda hashes, rows: rows / "a", "SettingError: the cost function failed: "),
     ],
 )
-def test_a_cost_function_gone_wrong_changes_nothing_until_it_is_right_again(cost: Callable[..., Any], words: str) -> None:
+def test_a_cost_function_gone_wrong_changes_nothing_until_it_is_right_again(
+    cost: Callable[..., Any], words: str
+) -> None:
     broken = [True]
-    scene = Scene(settings=replace(EAGER, cost=lambda hashes, rows: cost(hashes, rows) if broken[0] else rows))
+    scene = Scene(
+        settings=replace(EAGER, cost=lambda hashes, rows: cost(hashes, rows) if broken[0] else rows)
+    )
     record = scene.see(SKEWED, 5)
     assert scene.gateway.calls == 0
     [(told, times)] = record.errors.items()
@@ -93,7 +103,7 @@ def test_trouble_with_one_query_leaves_the_other_alone() -> None:
     scene = Scene(one, other)
     good = scene.gateway.observed
 
-    def observed(query_id: str, after: int, plan_wait_ms: int, look_ahead: bool) -> list[ObservedBatch]:
+    def observed(query_id: str, after: int) -> list[ObservedBatch]:
         if query_id == "query-1":
             raise ConnectionError("lost")
         return good(query_id, after)
@@ -115,7 +125,14 @@ def _exits(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
 
 
 def _another_n(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
-    return Plan(Table(3, {0: 1}, epoch=table.epoch + 1), Moves.of([0], [0], [1], [1.0]), 1.0, 0.0, seconds=0.0, met=True)
+    return Plan(
+        Table(3, {0: 1}, epoch=table.epoch + 1),
+        Moves.of([0], [0], [1], [1.0]),
+        1.0,
+        0.0,
+        seconds=0.0,
+        met=True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +141,10 @@ def _another_n(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
         (_raises, "ZeroDivisionError: a bug"),
         (_exits, "SystemExit: 3"),
         (_another_n, "PolicyError: the plan's table has 3 partitions, the query 2. Keep the number."),
-        (lambda snapshot, table, limits: None, "PolicyError: the policy returned NoneType. A policy returns a Plan."),
+        (
+            lambda snapshot, table, limits: None,
+            "PolicyError: the policy returned NoneType. A policy returns a Plan.",
+        ),
     ],
 )
 def test_a_policy_that_misbehaves_changes_nothing_and_is_shown(
@@ -143,7 +163,9 @@ def test_a_policy_that_misbehaves_changes_nothing_and_is_shown(
 
 def test_a_query_that_cannot_take_a_table_is_left_alone_for_good(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
-    refusal = QueryError("query 7 cannot take a table: its aggregate keeps state by key, and the provider is not ours.")
+    refusal = QueryError(
+        "query 7 cannot take a table: its aggregate keeps state by key, and the provider is not ours."
+    )
     scene.gateway.fail["publish"] = refusal
     with caplog.at_level(logging.WARNING):
         for _ in range(20):
@@ -214,7 +236,9 @@ def test_the_end_of_the_session_ends_the_loop_quietly(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("call", ["active", "observed"])
-def test_a_session_that_ends_inside_a_call_ends_the_loop_quietly(call: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_session_that_ends_inside_a_call_ends_the_loop_quietly(
+    call: str, caplog: pytest.LogCaptureFixture
+) -> None:
     scene = Scene()
     scene.see(LEVEL)
     answers = iter([True, False, False, False])

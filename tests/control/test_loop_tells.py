@@ -9,9 +9,9 @@ import pytest
 
 from fake_gateway import LEVEL, SKEWED, FakeQuery
 from loop_scene import EAGER, Scene
-from skewless.controller import Pace
+from skewless.control.pace import Pace
 from skewless.errors import CheckpointError
-from skewless.record import KEPT_VALUES
+from skewless.report.records import KEPT_VALUES
 
 
 def test_a_swap_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -32,7 +32,9 @@ def test_every_swap_is_logged_in_one_line_once_its_gain_is_known(caplog: pytest.
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("query clicks: batch 1 went to epoch 1: 2 keys moved (")
     assert '"alice" (hash 0)' in line or '"bob" (hash 2)' in line
-    assert line.endswith("imbalance 1.000 before, 0.000 predicted, 0.000 realised; batches take 0.50 of the time since")
+    assert line.endswith(
+        "imbalance 1.000 before, 0.000 predicted, 0.000 realised; batches take 0.50 of the time since"
+    )
     assert caplog.records[0].name == "skewless"
 
 
@@ -70,39 +72,41 @@ def test_only_so_many_values_are_remembered_and_the_newest_stay() -> None:
 
 def test_metrics_are_told_when_something_has_changed_and_only_then() -> None:
     scene = Scene()
-    assert scene.gateway.told == [("query-1", None, None, 0)]
+    assert scene.gateway.shown == [("query-1", None, None, 0)]
     scene.see(SKEWED)
-    assert scene.gateway.told[-1] == ("query-1", 1.0, None, 0)
+    assert scene.gateway.shown[-1] == ("query-1", 1.0, None, 0)
     scene.see(SKEWED, 2)
-    assert scene.gateway.told[-1] == ("query-1", 0.0, 100.0, 0)
-    calls = len(scene.gateway.told)
+    assert scene.gateway.shown[-1] == ("query-1", 0.0, 100.0, 0)
+    calls = len(scene.gateway.shown)
     scene.see(SKEWED, 5)
-    assert len(scene.gateway.told) == calls
+    assert len(scene.gateway.shown) == calls
     scene.gateway.fail["observed"] = CheckpointError("gone")
     scene.see(SKEWED)
-    assert scene.gateway.told[-1] == ("query-1", 0.0, 100.0, 1)
+    assert scene.gateway.shown[-1] == ("query-1", 0.0, 100.0, 1)
 
 
-def test_metrics_that_cannot_be_told_cost_nothing_and_are_told_later(caplog: pytest.LogCaptureFixture) -> None:
+def test_metrics_that_cannot_be_told_cost_nothing_and_are_told_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     scene = Scene()
-    scene.gateway.fail["tell"] = CheckpointError("no metrics")
+    scene.gateway.fail["show_metrics"] = CheckpointError("no metrics")
     with caplog.at_level(logging.WARNING):
         record = scene.see(SKEWED, 6)
     assert (record.epoch, record.errors) == (1, {})
     assert scene.loop.status().errors == {"CheckpointError: no metrics": 6}
     assert len(caplog.records) == 1
-    del scene.gateway.fail["tell"]
+    del scene.gateway.fail["show_metrics"]
     scene.see(SKEWED)
-    assert scene.gateway.told[-1] == ("query-1", 0.0, 100.0, 0)
+    assert scene.gateway.shown[-1] == ("query-1", 0.0, 100.0, 0)
 
 
 def test_a_new_run_of_a_query_is_told_anew() -> None:
     scene = Scene()
     scene.see(LEVEL, 3)
-    calls = len(scene.gateway.told)
+    calls = len(scene.gateway.shown)
     scene.query.runId = "run-2"
     scene.loop.step()
-    assert len(scene.gateway.told) == calls + 1
+    assert len(scene.gateway.shown) == calls + 1
 
 
 def test_the_first_batch_of_a_run_is_no_measure_of_the_others() -> None:

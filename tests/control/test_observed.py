@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skewless.control.costs import rates_of, seconds_per_row, snapshot_of
+from skewless.control.observed import ObservedBatch
 from skewless.errors import SettingError
-from skewless.observe import ObservedBatch, rates_of, seconds_per_row, snapshot_of
-from skewless.table import Table
+from skewless.model.table import Table
 
 
 def batch(
@@ -75,9 +76,18 @@ def test_older_batches_count_less_and_the_mean_weight_is_one(decay: float) -> No
 
 
 def test_measured_state_counts_before_estimates() -> None:
-    measured = replace(batch(keys={4: 60, 3: 20}), state_hashes=[8, 4], state_bytes=[70, 900], partition_state_bytes=[5000, -1])
+    measured = replace(
+        batch(keys={4: 60, 3: 20}),
+        state_hashes=[8, 4],
+        state_bytes=[70, 900],
+        partition_state_bytes=[5000, -1],
+    )
     snapshot = snapshot_of([measured], Table(2, {8: 1}))
-    assert dict(zip(snapshot.key_hashes.tolist(), snapshot.state_bytes.tolist(), strict=True)) == {3: 200, 4: 900, 8: 70}
+    assert dict(zip(snapshot.key_hashes.tolist(), snapshot.state_bytes.tolist(), strict=True)) == {
+        3: 200,
+        4: 900,
+        8: 70,
+    }
     assert snapshot.remainder_bytes.tolist() == pytest.approx([5000 - 900, 300])
 
 
@@ -91,7 +101,12 @@ def test_a_dear_partition_counts_once_three_batches_agree() -> None:
     rows = (100, 200, 300, 250)
     even = tuple(500 + 2 * count for count in rows)
     slow = (*even[:3], 2500)
-    for times, dear in (([slow], False), ([slow, slow], False), ([even, slow, even], False), ([slow, even, slow], True)):
+    for times, dear in (
+        ([slow], False),
+        ([slow, slow], False),
+        ([even, slow, even], False),
+        ([slow, even, slow], True),
+    ):
         loads = snapshot_of([batch(i, rows, run_ms) for i, run_ms in enumerate(times)], Table(4)).loads
         assert (loads[3] > 1.5 * loads[2]) == dear, times
 
@@ -137,7 +152,9 @@ def test_the_rows_of_a_split_key_stay_where_they_were_seen() -> None:
     assert snapshot.loads.tolist() == pytest.approx([0.9, 0.6])
 
 
-@pytest.mark.parametrize("batches", [[], [batch(rows=(0, 0))], [batch(rows=(0, 0), run_ms=(5, 7))], [batch(epoch=3)]])
+@pytest.mark.parametrize(
+    "batches", [[], [batch(rows=(0, 0))], [batch(rows=(0, 0), run_ms=(5, 7))], [batch(epoch=3)]]
+)
 def test_no_rows_are_no_load(batches: list[ObservedBatch]) -> None:
     snapshot = snapshot_of(batches, Table(2, {4: 1}))
     assert not snapshot.loads.any()
@@ -211,7 +228,9 @@ def windows(draw: st.DrawFn) -> tuple[list[ObservedBatch], Table]:
 
 
 @given(windows())
-def test_the_loads_of_a_snapshot_are_what_each_partition_was_seen_to_cost(window: tuple[list[ObservedBatch], Table]) -> None:
+def test_the_loads_of_a_snapshot_are_what_each_partition_was_seen_to_cost(
+    window: tuple[list[ObservedBatch], Table],
+) -> None:
     batches, table = window
     used = [one for one in batches if one.epoch == table.epoch]
     expected = np.zeros(table.partitions)

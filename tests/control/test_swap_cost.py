@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from skewless.plan import Moves, Plan
-from skewless.swap_cost import SwapCost
-from skewless.table import Table
+from skewless.control.swap_cost import SwapCost
+from skewless.model.plan import Moves, Plan
+from skewless.model.table import Table
 
 
 def plan(sources: list[int], state_bytes: list[float]) -> Plan:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from skewless.trouble import KEPT_CHARACTERS, KEPT_KINDS, Backoff, Troubles, words_of
+from skewless.control.troubles import KEPT_CHARACTERS, KEPT_KINDS, Backoff, Troubles, words_of
 
 
 def test_each_kind_of_trouble_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -38,8 +38,13 @@ def test_what_was_counted_elsewhere_is_taken_over() -> None:
 
 
 def test_a_java_stack_is_cut_to_its_first_words() -> None:
-    error = RuntimeError("An error occurred while calling z:publish.\n: java.io.IOException: full\n\tat a.b.C\n\tat d.e.F")
-    assert words_of(error) == "RuntimeError: An error occurred while calling z:publish. : java.io.IOException: full"
+    error = RuntimeError(
+        "An error occurred while calling z:publish.\n: java.io.IOException: full\n\tat a.b.C\n\tat d.e.F"
+    )
+    assert (
+        words_of(error)
+        == "RuntimeError: An error occurred while calling z:publish. : java.io.IOException: full"
+    )
     assert len(words_of(RuntimeError("x" * 10_000))) == KEPT_CHARACTERS
     assert words_of(RuntimeError()) == "RuntimeError: "
 

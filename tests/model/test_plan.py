@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from skewless.errors import PolicyError
-from skewless.plan import Moves, Plan
-from skewless.table import Table
+from skewless.model.plan import Moves, Plan
+from skewless.model.table import Table
 
 
 def test_a_plan_adds_up_its_bytes_and_names_each_giver_once() -> None:

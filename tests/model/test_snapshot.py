@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from skewless.errors import SettingError
-from skewless.snapshot import Snapshot, imbalance_of
-from skewless.table import Table
+from skewless.model.snapshot import Snapshot, imbalance_of
+from skewless.model.table import Table
 
 
 def test_loads_add_up_tracked_keys_and_remainders() -> None:
@@ -31,7 +31,9 @@ def test_keys_are_sorted_and_equal_hashes_added_up() -> None:
 
 def test_not_even_the_rounding_of_a_sum_depends_on_the_order_of_the_keys() -> None:
     assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
-    assert Snapshot.of(Table(2), [4, 4, 4], [0.1, 0.2, 0.3]) == Snapshot.of(Table(2), [4, 4, 4], [0.3, 0.2, 0.1])
+    assert Snapshot.of(Table(2), [4, 4, 4], [0.1, 0.2, 0.3]) == Snapshot.of(
+        Table(2), [4, 4, 4], [0.3, 0.2, 0.1]
+    )
 
 
 def test_a_split_key_weighs_equally_on_its_targets_and_cannot_move() -> None:
@@ -69,7 +71,12 @@ def test_equal_snapshots_compare_equal() -> None:
 @pytest.mark.parametrize("bad", [float("nan"), -1.0, float("inf")])
 @pytest.mark.parametrize("name", ["costs", "state_bytes", "remainder_costs", "remainder_bytes"])
 def test_amounts_that_are_no_amounts_are_refused_by_name(name: str, bad: float) -> None:
-    amounts = {"costs": [1.0, 1.0], "state_bytes": [1.0, 1.0], "remainder_costs": [1.0, 1.0], "remainder_bytes": [1.0, 1.0]}
+    amounts = {
+        "costs": [1.0, 1.0],
+        "state_bytes": [1.0, 1.0],
+        "remainder_costs": [1.0, 1.0],
+        "remainder_bytes": [1.0, 1.0],
+    }
     amounts[name] = [1.0, bad]
     with pytest.raises(SettingError, match=name):
         Snapshot.of(Table(2), [1, 2], **amounts)  # type: ignore[arg-type]
@@ -95,7 +102,9 @@ def test_arguments_of_the_wrong_shape_or_type_are_refused(arguments: dict[str, o
 def test_the_plain_constructor_refuses_unsorted_hashes_and_foreign_partitions() -> None:
     def build(hashes: list[int], sources: list[int], partitions: int = 2) -> Snapshot:
         keys, zeros = np.array(hashes, dtype=np.int32), np.zeros(len(hashes))
-        return Snapshot(partitions, keys, zeros, zeros, np.array(sources, dtype=np.int32), np.zeros(2), np.zeros(2))
+        return Snapshot(
+            partitions, keys, zeros, zeros, np.array(sources, dtype=np.int32), np.zeros(2), np.zeros(2)
+        )
 
     with pytest.raises(SettingError, match="sorted"):
         build([2, 1], [0, 1])

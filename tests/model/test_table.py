@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from skewless import Change, Table, compose, diff
 from skewless.errors import TableError
-from skewless.table import slot
+from skewless.model.table import slot
 
 N = 6
 HASHES = st.integers(-(1 << 31), (1 << 31) - 1)
 TARGETS = st.one_of(
-    st.integers(0, N - 1), st.permutations(range(N)).flatmap(lambda p: st.integers(1, N).map(lambda w: tuple(p[:w])))
+    st.integers(0, N - 1),
+    st.permutations(range(N)).flatmap(lambda p: st.integers(1, N).map(lambda w: tuple(p[:w]))),
 )
 TABLES = st.builds(Table, st.just(N), st.dictionaries(HASHES, TARGETS, max_size=12), st.integers(0, 99))
 
@@ -35,7 +36,9 @@ TABLES = st.builds(Table, st.just(N), st.dictionaries(HASHES, TARGETS, max_size=
         ((1 << 24) + 1, {}, "partitions"),
     ],
 )
-def test_a_table_that_breaks_a_rule_is_refused(partitions: int, entries: dict[int, object], message: str) -> None:
+def test_a_table_that_breaks_a_rule_is_refused(
+    partitions: int, entries: dict[int, object], message: str
+) -> None:
     with pytest.raises(TableError, match=message):
         Table(partitions, entries)  # type: ignore[arg-type]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skewless.table import Change, Table, compose, diff
+from skewless.model.table import Change, Table, compose, diff
 
-HERE = Path(__file__).parent / "vectors"
+HERE = Path(__file__).parent.parent / "vectors"
 VECTORS: dict[str, Any] = json.loads((HERE / "tables.json").read_text())
 TABLES = VECTORS["tables"]
 
@@ -48,7 +48,10 @@ def test_a_table_routes_as_recorded(vector: dict[str, Any]) -> None:
 
 def test_neighbours_differ_as_recorded_and_the_steps_compose() -> None:
     tables = [table_of(vector) for vector in TABLES]
-    steps = {(d["older"], d["newer"]): [Change(h, tuple(b), tuple(a)) for h, b, a in d["changes"]] for d in VECTORS["diffs"]}
+    steps = {
+        (d["older"], d["newer"]): [Change(h, tuple(b), tuple(a)) for h, b, a in d["changes"]]
+        for d in VECTORS["diffs"]
+    }
     for (older, newer), changes in steps.items():
         assert diff(tables[older], tables[newer]) == changes
         following = steps.get((newer, newer + 1))

@@ -1,4 +1,5 @@
-"""One battery over every policy: whatever the input, a plan is valid, within its limits, repeatable and never harmful."""
+"""One battery over every policy: whatever the input, a plan is valid, within its limits, repeatable and never
+harmful."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from hypothesis import strategies as st
 from instances import Instance, instances, on_one_partition
 from skewless import policies
 from skewless.errors import PolicyError
-from skewless.plan import Plan
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot, imbalance_of
+from skewless.model.table import Table, diff
 from skewless.policies import Limits
-from skewless.snapshot import Snapshot, imbalance_of
-from skewless.table import Table, diff
 
 EVERY = policies.names()
 LEVELLING = tuple(name for name in EVERY if name != "take_back")
@@ -34,7 +35,9 @@ def loads_under(snapshot: Snapshot, table: Table) -> np.ndarray:
 def assert_tells_the_truth(plan: Plan, snapshot: Snapshot, table: Table) -> None:
     changes = {change.key_hash: change for change in diff(table, plan.table)}
     assert plan.moves.key_hashes.tolist() == sorted(changes)
-    for key_hash, source, target in zip(plan.moves.key_hashes, plan.moves.sources, plan.moves.targets, strict=True):
+    for key_hash, source, target in zip(
+        plan.moves.key_hashes, plan.moves.sources, plan.moves.targets, strict=True
+    ):
         assert changes[int(key_hash)].before == (source,)
         assert changes[int(key_hash)].after == (target,)
     sizes = dict(zip(snapshot.key_hashes.tolist(), snapshot.state_bytes.tolist(), strict=True))
@@ -63,7 +66,10 @@ def test_a_plan_keeps_its_limits_or_the_old_table(name: str, instance: Instance)
         assert plan.table.epoch == instance.table.epoch + 1
     else:
         assert plan.table is instance.table
-    met = plan.imbalance_after <= instance.limits.max_imbalance + 1e-9 and len(plan.table) <= instance.limits.max_entries
+    met = (
+        plan.imbalance_after <= instance.limits.max_imbalance + 1e-9
+        and len(plan.table) <= instance.limits.max_entries
+    )
     assert plan.met == met
     assert plan.met == (not plan.reasons)
 
@@ -83,7 +89,10 @@ def test_the_same_input_gives_the_same_plan_and_is_left_as_it_was(name: str, ins
     snapshot, table = instance.snapshot(), Table.decode(instance.table.encode())
     first, second = (policies.get(name)(snapshot, instance.table, instance.limits) for _ in range(2))
     assert first.table == second.table
-    assert (first.imbalance_before, first.imbalance_after) == (second.imbalance_before, second.imbalance_after)
+    assert (first.imbalance_before, first.imbalance_after) == (
+        second.imbalance_before,
+        second.imbalance_after,
+    )
     assert (first.met, first.reasons) == (second.met, second.reasons)
     for field in ("key_hashes", "sources", "targets", "state_bytes"):
         assert getattr(first.moves, field).tolist() == getattr(second.moves, field).tolist()
@@ -110,9 +119,12 @@ def test_the_order_of_the_keys_does_not_matter(name: str, instance: Instance, ra
     tolerance=st.sampled_from([0.0, 0.1]),
 )
 @FAST
-def test_a_plan_is_near_the_optimum_on_small_instances(name: str, costs: list[float], partitions: int, tolerance: float) -> None:
-    """Greedy dealing is within 4/3 - 1/(3n) of the optimum (Graham 1969), a placement that no single move improves within
-    2 - 2/(n+1) (Finn and Horowitz 1979: Readj); any plan may stop at its tolerance above the optimum."""
+def test_a_plan_is_near_the_optimum_on_small_instances(
+    name: str, costs: list[float], partitions: int, tolerance: float
+) -> None:
+    """Greedy dealing is within 4/3 - 1/(3n) of the optimum (Graham 1969), a placement that no single move
+    improves within 2 - 2/(n+1) (Finn and Horowitz 1979: Readj); any plan may stop at its tolerance above the
+    optimum."""
     snapshot, table = on_one_partition(costs, partitions)
     plan = policies.get(name)(snapshot, table, Limits(tolerance, max_entries=100, sigma=0.0))
     highest = (1 + plan.imbalance_after) * snapshot.loads.mean()
@@ -129,8 +141,11 @@ def lowest_peak(costs: list[float], partitions: int) -> float:
 @pytest.mark.parametrize("name", ["compact", "llfd", "min_mig", "min_table", "mixed", "mixed_bf"])
 @given(instance=instances())
 @FAST
-def test_simple_within_the_same_limits_is_better_only_where_the_tolerance_allows(name: str, instance: Instance) -> None:
-    """Theorem 4 made true: what the plan missed, Simple misses too, unless the target lay above what can be reached."""
+def test_simple_within_the_same_limits_is_better_only_where_the_tolerance_allows(
+    name: str, instance: Instance
+) -> None:
+    """Theorem 4 made true: what the plan missed, Simple misses too, unless the target lay above what can be
+    reached."""
     snapshot = instance.snapshot()
     plan = policies.get(name)(snapshot, instance.table, instance.limits)
     rival = policies.get("simple")(snapshot, instance.table, instance.limits)

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instances import on_one_partition
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
 from skewless.policies.compact import _trial, compact, discretise, gather
 from skewless.policies.mixed import mixed
 from skewless.policies.problem import pose
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 FIGURE_6 = np.array([8, 6, 3, 2, 2, 1, 1, 1, 1, 1], dtype=float)
 
@@ -30,7 +30,9 @@ def test_figure_6_a_the_simple_piecewise_function_deviates_by_three() -> None:
 
 @given(values=st.lists(st.floats(0.01, 1000), min_size=1, max_size=60), degree=st.sampled_from([1, 2, 8, 64]))
 @settings(max_examples=100, deadline=None)
-def test_representatives_are_the_neighbours_on_the_scale_and_do_not_add_up_to_an_error(values: list[float], degree: int) -> None:
+def test_representatives_are_the_neighbours_on_the_scale_and_do_not_add_up_to_an_error(
+    values: list[float], degree: int
+) -> None:
     array = np.array(values)
     unit = array.min()
     found = discretise(array, degree) / unit
@@ -83,4 +85,6 @@ def test_the_compact_form_levels_as_well_as_single_keys() -> None:
     assert len(records.items) < 2000
     assert int(records.items.counts.sum()) == 4000
     assert compact(snapshot, table, limits).imbalance_after <= 0.02
-    assert compact(snapshot, table, limits).bytes_moved == pytest.approx(mixed(snapshot, table, limits).bytes_moved, rel=0.25)
+    assert compact(snapshot, table, limits).bytes_moved == pytest.approx(
+        mixed(snapshot, table, limits).bytes_moved, rel=0.25
+    )

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from instances import K1, K2, figure_4
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
 from skewless.policies.min_mig import min_mig
 from skewless.policies.problem import pose
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def test_the_priority_of_k1_and_k2_follows_beta_as_in_the_paper() -> None:

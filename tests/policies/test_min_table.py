@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from instances import K2, K4, figure_4
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
 from skewless.policies.min_table import min_table
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def test_figure_4_right_levels_perfectly_with_two_entries() -> None:

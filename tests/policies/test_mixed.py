@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from instances import Instance, figure_4, instances, on_one_partition
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
 from skewless.policies.min_mig import min_mig
 from skewless.policies.min_table import min_table
@@ -14,8 +16,6 @@ from skewless.policies.mixed import mixed, mixed_bf, take_back_order, trial
 from skewless.policies.problem import pose
 from skewless.policies.settle import settle
 from skewless.policies.simple import simple
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def test_with_room_in_the_table_mixed_is_min_mig() -> None:
@@ -84,11 +84,14 @@ def test_the_counter_example_to_theorems_2_and_4_does_not_come_out_worse_than_si
         keys = [2 * i + home[i] for i in range(6)]
         snapshot = Snapshot.of(table, keys, [2, 8, 5, 11, 4, 10], [2, 8, 5, 11, 4, 10])
         limits = Limits(max_imbalance=0)
-        assert mixed(snapshot, table, limits).imbalance_after <= simple(snapshot, table, limits).imbalance_after
+        assert (
+            mixed(snapshot, table, limits).imbalance_after <= simple(snapshot, table, limits).imbalance_after
+        )
 
 
 def test_the_time_of_a_brute_force_plan_is_that_of_the_whole_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every look at the clock is a second later; each plan that the search makes takes one, and they all count."""
+    """Every look at the clock is a second later; each plan that the search makes takes one, and they all
+    count."""
     looks = itertools.count()
     monkeypatch.setattr("time.perf_counter", lambda: float(next(looks)))
     table = Table(3, {3 * i: 1 + i % 2 for i in range(40)}, epoch=1)

@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
 from skewless.policies.problem import MIN_ITEMS, pose
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def many_keys(table: Table) -> Snapshot:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from instances import on_one_partition
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
 from skewless.policies.readj import readj
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def test_two_keys_are_swapped_where_no_single_move_helps() -> None:

@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
 from skewless.policies.problem import pose
 from skewless.policies.settle import settle
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def test_within_the_budget_the_moves_with_most_cost_for_each_byte_are_kept() -> None:
     table = Table(2)
-    problem = pose(Snapshot.of(table, [0, 2, 4], [1.0, 5.0, 6.0], [10, 10, 10]), table, Limits(0, max_bytes=10))
+    problem = pose(
+        Snapshot.of(table, [0, 2, 4], [1.0, 5.0, 6.0], [10, 10, 10]), table, Limits(0, max_bytes=10)
+    )
     plan = settle(problem, np.array([1, 1, 0]))
     assert plan.moves.key_hashes.tolist() == [2]
 
@@ -31,7 +33,9 @@ def test_a_plan_that_would_do_harm_is_not_made() -> None:
     problem = pose(Snapshot.of(table, [0, 1], [2.0, 1.0]), table, Limits(0))
     plan = settle(problem, np.array([0, 0]))
     assert plan.table is table
-    assert any(reason.startswith("worse: the best plan found has imbalance 1.0000") for reason in plan.reasons)
+    assert any(
+        reason.startswith("worse: the best plan found has imbalance 1.0000") for reason in plan.reasons
+    )
 
 
 def test_a_plan_may_give_up_balance_within_the_tolerance() -> None:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from instances import on_one_partition
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
 from skewless.policies.simple import simple
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def test_keys_are_dealt_out_heaviest_first_to_the_least_loaded() -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits
 from skewless.policies.take_back import STEP, take_back
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def test_a_cold_entry_goes_home_and_a_hot_one_stays() -> None:

@@ -10,15 +10,23 @@ import pytest
 from fake_gateway import LEVEL, SKEWED, Clock, FakeGateway, FakeQuery
 from markup import check_html
 from records import drifting
-from skewless.controller import Pace
+from skewless.control.loop import Loop
+from skewless.control.pace import Pace
+from skewless.control.settings import Settings
 from skewless.errors import SettingError
-from skewless.loop import Loop
-from skewless.record import BatchRecord, QueryRecord, SwapRecord
-from skewless.report import page, summary, write
-from skewless.status import Status
-from skewless.watch import Settings
+from skewless.report.page import page, summary, write
+from skewless.report.records import BatchRecord, QueryRecord, SwapRecord
+from skewless.report.status import Status
 
-TITLES = ("Load of each partition", "Imbalance", "Batch time", "Hottest keys", "Table size", "State moved", "Swaps")
+TITLES = (
+    "Load of each partition",
+    "Imbalance",
+    "Batch time",
+    "Hottest keys",
+    "Table size",
+    "State moved",
+    "Swaps",
+)
 
 
 def test_a_report_holds_every_plot_and_nothing_from_elsewhere(tmp_path: Path) -> None:
@@ -43,11 +51,19 @@ def test_a_report_holds_every_plot_and_nothing_from_elsewhere(tmp_path: Path) ->
 def test_the_summary_tells_what_the_swaps_gave() -> None:
     [query] = drifting(24).queries
     words = summary(query)
-    assert re.match(r"24 batches remembered, 0 to 23; \d+ swaps? moved \d+ keys and [\d.]+ kB of state; the longest pause", words)
-    before, since = (float(found) for found in re.findall(r"imbalance (\S+) before the first swap, (\S+) since", words)[0])
+    assert re.match(
+        r"24 batches remembered, 0 to 23; \d+ swaps? moved \d+ keys and [\d.]+ kB of state; the longest "
+        r"pause",
+        words,
+    )
+    before, since = (
+        float(found) for found in re.findall(r"imbalance (\S+) before the first swap, (\S+) since", words)[0]
+    )
     assert before > 0.3
     assert since < 0.15
-    first, then = (float(found) for found in re.findall(r"a batch took (\d+) ms before and (\d+) ms since", words)[0])
+    first, then = (
+        float(found) for found in re.findall(r"a batch took (\d+) ms before and (\d+) ms since", words)[0]
+    )
     assert first > then
 
 

@@ -5,11 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skewless.observe import ObservedBatch
-from skewless.record import KEPT_KEYS, BatchRecord, QueryRecord, SwapRecord, usual_ms
+from skewless.control.memory import batch_record
+from skewless.control.observed import ObservedBatch
+from skewless.report.records import KEPT_KEYS, BatchRecord, QueryRecord, SwapRecord, usual_ms
 
 
-def batch(number: int, batch_ms: int = 100, epoch: int = 0, rows: int = 10, loads: tuple[float, ...] = (1.0, 1.0)) -> BatchRecord:
+def batch(
+    number: int, batch_ms: int = 100, epoch: int = 0, rows: int = 10, loads: tuple[float, ...] = (1.0, 1.0)
+) -> BatchRecord:
     return BatchRecord(number, epoch, batch_ms, rows, np.array(loads), entries=0)
 
 
@@ -22,8 +25,10 @@ def record(*batches: BatchRecord) -> QueryRecord:
 
 def test_a_batch_keeps_its_loads_and_its_hottest_keys() -> None:
     hashes = np.arange(100, dtype=np.int32)
-    observed = ObservedBatch(3, 1, 70, [300, 100], [1, 1], [900, 300], hashes, hashes.astype(np.int64), max_error=4)  # type: ignore[arg-type]
-    kept = BatchRecord.of(observed, entries=7)
+    observed = ObservedBatch(
+        3, 1, 70, [300, 100], [1, 1], [900, 300], hashes, hashes.astype(np.int64), max_error=4
+    )  # type: ignore[arg-type]
+    kept = batch_record(observed, entries=7)
     assert (kept.batch, kept.epoch, kept.rows, kept.entries) == (3, 1, 400, 7)
     assert kept.loads.tolist() == pytest.approx([0.9, 0.3])
     assert kept.imbalance == pytest.approx(0.5)
@@ -33,13 +38,17 @@ def test_a_batch_keeps_its_loads_and_its_hottest_keys() -> None:
 
 
 def test_a_batch_without_rows_has_no_hot_keys() -> None:
-    kept = BatchRecord.of(ObservedBatch(3, 1, 70, [0], [0], [5], [1], [0]), entries=0)  # type: ignore[arg-type]
+    kept = batch_record(ObservedBatch(3, 1, 70, [0], [0], [5], [1], [0]), entries=0)  # type: ignore[arg-type]
     assert kept.hot_keys == ()
     assert kept.imbalance == 0
 
 
 def test_a_usual_batch_is_the_median_of_the_last_twenty_with_rows() -> None:
-    batches = [batch(i, 10_000) for i in range(30)] + [batch(i, 100) for i in range(30, 50)] + [batch(50, 1, rows=0)]
+    batches = (
+        [batch(i, 10_000) for i in range(30)]
+        + [batch(i, 100) for i in range(30, 50)]
+        + [batch(50, 1, rows=0)]
+    )
     assert usual_ms(batches) == 100
     assert usual_ms([batch(0, rows=0)]) is None
 
@@ -72,15 +81,20 @@ def test_the_line_of_a_swap_ends_with_what_it_gained() -> None:
     swap = replace(SWAP, before=0.9, predicted=0.1)
     assert (
         record(own, after)
-        .told(swap)
-        .endswith("; imbalance 0.900 before, 0.100 predicted, 0.500 realised; batches take 0.50 of the time since")
+        .sentence(swap)
+        .endswith(
+            "; imbalance 0.900 before, 0.100 predicted, 0.500 realised; batches take 0.50 of the time since"
+        )
     )
-    assert record(own).told(swap).endswith("; imbalance 0.900 before, 0.100 predicted; no batch since")
-    assert record(own).told(SWAP).endswith("(100 ms longer); no batch since")
+    assert record(own).sentence(swap).endswith("; imbalance 0.900 before, 0.100 predicted; no batch since")
+    assert record(own).sentence(SWAP).endswith("(100 ms longer); no batch since")
 
 
 def test_a_swap_is_told_in_a_line_that_leaves_out_what_is_not_known() -> None:
     assert str(SWAP) == "batch 5 went to epoch 1: 1 key moved (hashes 3), batch 400 ms (100 ms longer)"
     assert str(SwapRecord(5, 1, (), 0, "", 400)) == "batch 5 went to epoch 1: no key moved, batch 400 ms"
     many = SwapRecord(5, 1, tuple(range(20)), 900, "", 400, 500.0)
-    assert str(many) == "batch 5 went to epoch 1: 900 keys moved (hashes 0 1 2 3 4 ...), batch 400 ms (0 ms longer)"
+    assert (
+        str(many)
+        == "batch 5 went to epoch 1: 900 keys moved (hashes 0 1 2 3 4 ...), batch 400 ms (0 ms longer)"
+    )

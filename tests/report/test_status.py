@@ -5,11 +5,11 @@ import re
 from fake_gateway import LEVEL, SKEWED, Clock, FakeGateway, FakeQuery
 from markup import check_html
 from records import drifting
-from skewless.controller import Pace
+from skewless.control.loop import Loop
+from skewless.control.pace import Pace
+from skewless.control.settings import Settings
 from skewless.errors import CheckpointError
-from skewless.loop import Loop
-from skewless.status import Status
-from skewless.watch import Settings
+from skewless.report.status import Status
 
 
 def levelled(values: dict[int, str] | None = None) -> tuple[Loop, FakeGateway, FakeQuery]:
@@ -53,7 +53,9 @@ def test_values_of_keys_stand_beside_their_hashes_where_they_are_known() -> None
     text = str(levelled({0: "alice <x>", 4: "NULL"})[0].status())
     assert '"alice <x>" (hash 0): 40.0% of the rows' in text
     assert "hash 2: 40.0% of the rows" in text
-    assert re.search(r'2 keys moved \((hash 2|"alice <x>" \(hash 0\)), "NULL" \(hash 4\)|hash 6\)', text), text
+    assert re.search(r'2 keys moved \((hash 2|"alice <x>" \(hash 0\)), "NULL" \(hash 4\)|hash 6\)', text), (
+        text
+    )
     html = levelled({0: "alice <x>"})[0].status()._repr_html_()
     assert "alice &lt;x&gt;" in html
     assert "<x>" not in html

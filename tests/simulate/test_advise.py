@@ -1,4 +1,5 @@
-"""Advice: what it recommends and when it says that nothing is worth doing; the two commands, with good and bad input."""
+"""Advice: what it recommends and when it says that nothing is worth doing; the two commands, with good and
+bad input."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from skewless.commands import advise_command, simulate_command
+from skewless.cli.advise import advise_command
+from skewless.cli.simulate import simulate_command
 from skewless.errors import SettingError
 from skewless.simulate import zipf
 from skewless.simulate.advise import REFERENCES, advise, runs_of
@@ -92,7 +94,18 @@ def test_the_advise_command_speaks_to_people_and_to_machines(file: Path) -> None
 
 
 def test_the_simulate_command_compares_schemes_and_draws(file: Path, tmp_path: Path) -> None:
-    arguments = ["--data", str(file), "--key", "user", "--scheme", "hash", "--scheme", "greedy:d=3", "--workers", "6"]
+    arguments = [
+        "--data",
+        str(file),
+        "--key",
+        "user",
+        "--scheme",
+        "hash",
+        "--scheme",
+        "greedy:d=3",
+        "--workers",
+        "6",
+    ]
     text = CliRunner().invoke(simulate_command, [*arguments, "--plot", str(tmp_path / "p.svg")])
     assert text.exit_code == 0, text.output
     assert "greedy:d=3" in text.output
@@ -104,7 +117,19 @@ def test_the_simulate_command_compares_schemes_and_draws(file: Path, tmp_path: P
 
 @pytest.mark.parametrize("generator", ["zipf", "drifting", "fluctuating", "bursts", "ln1", "ln2"])
 def test_the_simulate_command_knows_every_generator(generator: str) -> None:
-    arguments = ["--generator", generator, "--tuples", "20000", "--keys", "500", "--scheme", "pkg", "--speeds", "1,2", "--json"]
+    arguments = [
+        "--generator",
+        generator,
+        "--tuples",
+        "20000",
+        "--keys",
+        "500",
+        "--scheme",
+        "pkg",
+        "--speeds",
+        "1,2",
+        "--json",
+    ]
     done = CliRunner().invoke(simulate_command, arguments)
     assert json.loads(done.stdout)[0]["tuples"] == 20_000
 

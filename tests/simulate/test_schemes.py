@@ -11,11 +11,11 @@ import simulate_oracles as oracles
 from skewless.errors import SettingError
 from skewless.simulate.catalogue import NAMES, make
 from skewless.simulate.cluster import Change, Cluster
-from skewless.simulate.keyhash import of_int64s
 from skewless.simulate.schemes.d_choices import choices_for
 from skewless.simulate.schemes.ring import Ring
-from skewless.simulate.schemes.summary import SpaceSaving
-from skewless.simulate.tables import POLICIES
+from skewless.simulate.schemes.space_saving import SpaceSaving
+from skewless.simulate.schemes.table_policy import POLICIES
+from skewless.simulate.streams.keyhash import of_int64s
 
 KEYS = 300
 PER_TUPLE = [name for name in NAMES if name not in POLICIES]
@@ -110,7 +110,9 @@ def test_fish_without_ring_and_inference_goes_by_hashed_candidates_and_by_loads(
         epoch=200,
         interval=1e18,
     )
-    assert routed("fish:epoch=200,ring=off,inference=off", cluster, keys).tolist() == expected(twin, cluster, keys)
+    assert routed("fish:epoch=200,ring=off,inference=off", cluster, keys).tolist() == expected(
+        twin, cluster, keys
+    )
 
 
 @pytest.mark.parametrize("spec", NAMES)
@@ -129,7 +131,9 @@ def test_a_scheme_that_does_not_split_keeps_each_key_at_one_worker(spec: str) ->
 
 @given(st.lists(st.integers(0, 40), max_size=400), st.integers(1, 12))
 @settings(deadline=None)
-def test_space_saving_counts_at_least_the_truth_and_at_most_tuples_over_capacity_more(keys: list[int], capacity: int) -> None:
+def test_space_saving_counts_at_least_the_truth_and_at_most_tuples_over_capacity_more(
+    keys: list[int], capacity: int
+) -> None:
     summary = SpaceSaving(capacity)
     summary.offer(keys)
     counts = summary.counts()
@@ -144,7 +148,9 @@ def test_space_saving_counts_at_least_the_truth_and_at_most_tuples_over_capacity
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 4), st.floats(0, 1))
 @settings(deadline=None)
-def test_a_decayed_summary_replaces_the_same_keys_as_its_plain_twin(keys: list[int], capacity: int, alpha: float) -> None:
+def test_a_decayed_summary_replaces_the_same_keys_as_its_plain_twin(
+    keys: list[int], capacity: int, alpha: float
+) -> None:
     summary, twin = SpaceSaving(capacity), oracles.Counter(capacity)
     for first in range(0, len(keys), 7):
         summary.offer(keys[first : first + 7])
@@ -157,31 +163,46 @@ def test_a_decayed_summary_replaces_the_same_keys_as_its_plain_twin(keys: list[i
 
 @given(st.lists(st.floats(1e-4, 1), min_size=1, max_size=30), st.integers(3, 60), st.booleans())
 @settings(deadline=None)
-def test_d_is_the_smallest_that_meets_the_closed_condition(weights: list[float], workers: int, published: bool) -> None:
+def test_d_is_the_smallest_that_meets_the_closed_condition(
+    weights: list[float], workers: int, published: bool
+) -> None:
     head = sorted((w / (sum(weights) + 0.3) for w in weights), reverse=True)
-    assert choices_for(head, workers, published=published) == oracles.choices_for(head, workers, published=published)
+    assert choices_for(head, workers, published=published) == oracles.choices_for(
+        head, workers, published=published
+    )
 
 
 # By hand, with r = b/n = 1 - (1 - 1/n)^(h d); all others of the stream are tail.
-# One key of 0.3, n = 10: d = 5 gives r = 0.4095 and a load of 0.3 + 0.7 r^2 = 0.4174; d = 6 gives 0.4686 and 0.4537: fits.
-# 0.3 and 0.1, n = 10: d = 5, h = 2 gives r = 0.6513 and 0.4 + 0.6 r^2 = 0.6545; d = 6 gives 0.7176 and 0.7089, and fits for
-# h = 1 too (0.4686; 0.3 + 0.1 r^6 + 0.6 r^2 = 0.4328).
-# 0.5, n = 20, epsilon 0.02: with x = 0.95^d the paper asks for x^2 / 2 <= 0.4 (1 - x), x <= 0.5798, d >= 10.6; the programs for
+# One key of 0.3, n = 10: d = 5 gives r = 0.4095 and a load of 0.3 + 0.7 r^2 = 0.4174; d = 6 gives 0.4686 and
+# 0.4537: fits. 0.3 and 0.1, n = 10: d = 5, h = 2 gives r = 0.6513 and 0.4 + 0.6 r^2 = 0.6545; d = 6 gives
+# 0.7176 and 0.7089, and fits for h = 1 too (0.4686; 0.3 + 0.1 r^6 + 0.6 r^2 = 0.4328). 0.5, n = 20, epsilon
+# 0.02: with x = 0.95^d the paper asks for x^2 / 2 <= 0.4 (1 - x), x <= 0.5798, d >= 10.6; the programs for
 # x^2 / 2 <= 0.02, x <= 0.2, d >= 31, more than there are.
 @pytest.mark.parametrize(
     ("head", "n", "epsilon", "paper", "published"),
-    [((0.3,), 10, 1e-4, 6, 6), ((0.3, 0.1), 10, 1e-4, 6, 6), ((0.5,), 20, 0.02, 11, 20), ((0.05,), 20, 1e-4, 2, 2)],
+    [
+        ((0.3,), 10, 1e-4, 6, 6),
+        ((0.3, 0.1), 10, 1e-4, 6, 6),
+        ((0.5,), 20, 0.02, 11, 20),
+        ((0.05,), 20, 1e-4, 2, 2),
+    ],
 )
 def test_d_is_what_the_condition_gives_by_hand(
     head: tuple[float, ...], n: int, epsilon: float, paper: int, published: int
 ) -> None:
-    assert (choices_for(head, n, epsilon), choices_for(head, n, epsilon, published=True)) == (paper, published)
+    assert (choices_for(head, n, epsilon), choices_for(head, n, epsilon, published=True)) == (
+        paper,
+        published,
+    )
 
 
 @pytest.mark.parametrize(
-    ("n", "z", "ours", "theirs"), [(20, 1.4, 10, 14), (50, 1.2, 13, 15), (100, 1.0, 12, 12), (100, 2.0, 95, 97)]
+    ("n", "z", "ours", "theirs"),
+    [(20, 1.4, 10, 14), (50, 1.2, 13, 15), (100, 1.0, 12, 12), (100, 2.0, 95, 97)],
 )
-def test_d_as_the_published_programs_find_it_is_the_same_or_larger(n: int, z: float, ours: int, theirs: int) -> None:
+def test_d_as_the_published_programs_find_it_is_the_same_or_larger(
+    n: int, z: float, ours: int, theirs: int
+) -> None:
     shares = 1 / np.arange(1, 10_001) ** z
     head = (shares / shares.sum())[shares / shares.sum() > 1 / (5 * n)]
     assert (choices_for(head, n), choices_for(head, n, published=True)) == (ours, theirs)
@@ -197,7 +218,9 @@ def test_the_published_lower_bound_of_two_choices_holds_where_one_key_is_too_hot
 
 def test_shuffle_grouping_is_off_by_at_most_one_tuple_a_source() -> None:
     for sources, workers in ((1, 7), (5, 7), (8, 3)):
-        loads = np.bincount(routed("shuffle", Cluster(workers, sources), zipf(10_001, 1.0, 0)), minlength=workers)
+        loads = np.bincount(
+            routed("shuffle", Cluster(workers, sources), zipf(10_001, 1.0, 0)), minlength=workers
+        )
         assert loads.max() - loads.mean() <= sources
 
 

@@ -11,10 +11,10 @@ from skewless import policies
 from skewless.errors import SettingError
 from skewless.simulate import Change, Cluster, Result, from_array, make, simulate, zipf
 from skewless.simulate.catalogue import NAMES
-from skewless.simulate.generators import drifting_zipf, fluctuating
 from skewless.simulate.schemes.scheme import Scheme
-from skewless.simulate.streams import Numbered, Stream
-from skewless.simulate.tables import POLICIES, TableScheme
+from skewless.simulate.schemes.table_policy import POLICIES, TableScheme
+from skewless.simulate.streams.generators import drifting_zipf, fluctuating
+from skewless.simulate.streams.stream import Numbered, Stream
 
 
 def all_keys(stream: Stream) -> np.ndarray:
@@ -56,7 +56,14 @@ def test_the_measures_are_those_of_their_definitions(spec: str) -> None:
     keys = all_keys(stream)
     sources = (np.arange(len(keys)) % 3).astype(np.int32)
     expected = plainly(keys, make(spec, cluster).route(keys, stream.hashes[keys], sources), cluster, 700)
-    for name in ("imbalance", "imbalance_fraction", "max_over_mean", "batch_stretch", "execution_seconds", "memory"):
+    for name in (
+        "imbalance",
+        "imbalance_fraction",
+        "max_over_mean",
+        "batch_stretch",
+        "execution_seconds",
+        "memory",
+    ):
         assert getattr(result, name) == pytest.approx(expected[name], rel=1e-9), name
     assert expected["p50"] <= result.latency_p50 <= 1.04 * expected["p50"]
     assert expected["p99"] <= result.latency_p99 <= 1.04 * expected["p99"]
@@ -76,7 +83,9 @@ def _timeless(result: Result) -> Result:
 
 
 @pytest.mark.parametrize("spec", NAMES)
-@pytest.mark.parametrize(("tuples", "keys", "workers"), [(0, 10, 4), (1, 1, 1), (1000, 1, 8), (1000, 3, 200), (500, 50, 1)])
+@pytest.mark.parametrize(
+    ("tuples", "keys", "workers"), [(0, 10, 4), (1, 1, 1), (1000, 1, 8), (1000, 3, 200), (500, 50, 1)]
+)
 def test_every_scheme_copes_with_nothing_one_worker_and_more_workers_than_keys(
     spec: str, tuples: int, keys: int, workers: int
 ) -> None:
@@ -114,7 +123,10 @@ def test_a_worker_that_leaves_gets_nothing_afterwards_and_one_that_slows_down_de
     assert 3 in routed[:50_000]
     assert 3 not in routed[50_000:]
     slow = Cluster(4, changes=[Change(50_000, 3, 0.01)])
-    assert simulate(stream, "hash", slow).execution_seconds > 2 * simulate(stream, "hash", Cluster(4)).execution_seconds
+    assert (
+        simulate(stream, "hash", slow).execution_seconds
+        > 2 * simulate(stream, "hash", Cluster(4)).execution_seconds
+    )
     with pytest.raises(SettingError, match="no worker is left"):
         simulate(stream, "hash", Cluster(1, changes=[Change(5, 0, None)]))
 
@@ -135,7 +147,9 @@ def test_fish_uses_fast_workers_more_and_ends_sooner_than_by_loads() -> None:
     """FISH paper, section 6.4: half of the workers are twice as fast."""
     stream = zipf(200_000, 10_000, 1.0)
     cluster = Cluster(16, 4, speeds=[1, 2] * 8, utilisation=1.0)
-    with_, without = (simulate(stream, f"fish:inference={switch},interval=0.5", cluster) for switch in ("on", "off"))
+    with_, without = (
+        simulate(stream, f"fish:inference={switch},interval=0.5", cluster) for switch in ("on", "off")
+    )
     assert with_.execution_seconds < 0.8 * without.execution_seconds
 
 

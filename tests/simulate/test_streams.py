@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from skewless.errors import ColumnError, SettingError, SkewlessError
-from skewless.simulate import keyhash
-from skewless.simulate.generators import (
+from skewless.simulate.streams import keyhash
+from skewless.simulate.streams.generators import (
     Drawn,
     bursts,
     drifting_zipf,
@@ -24,8 +24,8 @@ from skewless.simulate.generators import (
     zipf,
     zipf_shares,
 )
-from skewless.simulate.parquet import ParquetStream
-from skewless.simulate.streams import Stream, first_tuples, from_array, in_memory
+from skewless.simulate.streams.parquet import ParquetStream
+from skewless.simulate.streams.stream import Stream, first_tuples, from_array, in_memory
 
 GENERATORS: dict[str, Callable[[int], Stream]] = {
     "zipf": lambda m: zipf(m, 1000, 1.0),
@@ -42,7 +42,9 @@ def all_of(stream: Stream) -> np.ndarray:
 
 @pytest.mark.parametrize("make", GENERATORS.values(), ids=GENERATORS.keys())
 @pytest.mark.parametrize("tuples", [0, 1, 50_000])
-def test_a_generator_gives_as_many_tuples_as_asked_and_the_same_each_time(make: Callable[[int], Stream], tuples: int) -> None:
+def test_a_generator_gives_as_many_tuples_as_asked_and_the_same_each_time(
+    make: Callable[[int], Stream], tuples: int
+) -> None:
     stream = make(tuples)
     keys = all_of(stream)
     assert len(keys) == tuples == stream.tuples
@@ -64,7 +66,8 @@ def test_another_seed_gives_other_keys_and_other_hashes() -> None:
 
 
 def test_the_log_normal_streams_have_the_published_number_of_keys_and_share_of_the_hottest() -> None:
-    """PKG paper, Table 1: 16k keys and 14.71 %, 1.1k keys and 7.01 %, in 10M tuples; the share does not depend on the number."""
+    """PKG paper, Table 1: 16k keys and 14.71 %, 1.1k keys and 7.01 %, in 10M tuples; the share does not
+    depend on the number."""
     for make, share in ((lognormal_1, 0.1471), (lognormal_2, 0.0701)):
         assert make(500_000).counts().max() / 500_000 == pytest.approx(share, rel=0.02)
 
@@ -91,7 +94,9 @@ def test_fluctuation_moves_the_keys_that_are_hot_now_not_those_that_were_at_firs
     stream = fluctuating(5, keys=200_000, f=100.0, interval=1, workers=5)
     assert isinstance(stream, Drawn)
     hottest = [set(np.argsort(-shares)[:50].tolist()) for _, shares in stream.stages()]
-    assert [len(before & after) for before, after in itertools.pairwise(hottest)] == pytest.approx([0] * 4, abs=3)
+    assert [len(before & after) for before, after in itertools.pairwise(hottest)] == pytest.approx(
+        [0] * 4, abs=3
+    )
 
 
 def test_bursts_raise_keys_that_are_cold_by_the_law() -> None:
@@ -130,7 +135,10 @@ def test_a_parquet_column_is_read_in_order_and_its_hashes_are_those_of_its_type(
     assert all_of(text).tolist() == [0, 1, 2, 0]
     assert text.hashes.tolist() == [*keyhash.of_texts(["x", "é"]).tolist(), 42]
     assert text.name_of(2) == "null"
-    for column, expected in (("narrow", keyhash.of_int32s([1, 2, 3])), ("wide", keyhash.of_int64s([1, 2, 3]))):
+    for column, expected in (
+        ("narrow", keyhash.of_int32s([1, 2, 3])),
+        ("wide", keyhash.of_int64s([1, 2, 3])),
+    ):
         stream = ParquetStream(tmp_path / "t.parquet", column)
         assert all_of(stream).tolist() == [0, 1, 2, 0]
         assert stream.hashes.tolist() == expected.tolist()

@@ -10,9 +10,9 @@ import pytest
 
 import skewless
 from fake_gateway import SKEWED, FakeGateway, FakeQuery
-from skewless import balancer as module
-from skewless.balancer import balance
 from skewless.errors import PolicyError, SettingError, TableError
+from skewless.spark import balancer as module
+from skewless.spark.balancer import balance
 
 SPARK: Any = object()
 
@@ -109,8 +109,10 @@ def test_a_bad_setting_is_told_to_the_caller_and_starts_nothing(
 
 def test_importing_skewless_stays_light() -> None:
     code = (
-        "import sys, skewless, skewless.policies, skewless.watch, skewless.loop, skewless.report; skewless.Pace, skewless.Status;"
-        "sys.exit(any(name.split('.')[0] in ('pyspark', 'py4j', 'matplotlib', 'numba') for name in sys.modules))"
+        "import sys, skewless, skewless.policies, skewless.control.loop, skewless.report.page; "
+        "skewless.Pace, skewless.Status;"
+        "sys.exit(any(name.split('.')[0] in ('pyspark', 'py4j', 'matplotlib', 'numba') for name in "
+        "sys.modules))"
     )
     path = ":".join(entry for entry in sys.path if entry)
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=False).returncode == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skewless.errors import SessionError
-from skewless.gateway import Gateway
+from skewless.spark.gateway import Gateway
 
 
 class JavaBatch:
@@ -38,14 +38,17 @@ class JavaBatch:
 
 
 class JavaGateway:
-    def tell(self, *arguments: object) -> bool:
-        self.asked.append(arguments)
-        return True
-
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []
 
     def check(self, session: object) -> None: ...
+
+    def showMetrics(self, *arguments: object) -> bool:  # noqa: N802
+        self.asked.append(arguments)
+        return True
+
+    def watch(self, *arguments: object) -> None:
+        self.asked.append(arguments)
 
     def observed(self, *arguments: object) -> list[JavaBatch]:
         self.asked.append(arguments)
@@ -58,16 +61,21 @@ class JavaGateway:
 def spark(java: object = None, context: object = None) -> Any:
     jvm = SimpleNamespace(io=SimpleNamespace(skewless=SimpleNamespace(Gateway=java or JavaGateway())))
     streams = SimpleNamespace(active=["a query"])
-    return SimpleNamespace(_jsparkSession="session", _jvm=jvm, streams=streams, sparkContext=SimpleNamespace(_jsc=context))
+    return SimpleNamespace(
+        _jsparkSession="session", _jvm=jvm, streams=streams, sparkContext=SimpleNamespace(_jsc=context)
+    )
 
 
 def test_an_observed_batch_crosses_as_whole_arrays() -> None:
     java = JavaGateway()
-    [batch] = Gateway(spark(java)).observed("q", 6, 50)
-    assert java.asked == [("session", "q", 6, 50, False)]
+    [batch] = Gateway(spark(java)).observed("q", 6)
+    assert java.asked == [("session", "q", 6)]  # asking switches nothing on
     assert (batch.batch, batch.epoch, batch.partitions, batch.batch_ms) == (7, 2, 2, 850)
     assert (batch.max_error, batch.sample_rate) == (1, 0.25)
-    assert dict(zip(batch.state_hashes.tolist(), batch.state_bytes.tolist(), strict=True)) == {0: 120, -7: 1 << 41}
+    assert dict(zip(batch.state_hashes.tolist(), batch.state_bytes.tolist(), strict=True)) == {
+        0: 120,
+        -7: 1 << 41,
+    }
     assert batch.partition_state_bytes.tolist() == [1 << 42, -1]
     assert batch.rows.tolist() == [5, 1 << 40]
     assert batch.bytes.tolist() == [50, 90]
@@ -82,10 +90,19 @@ def test_swaps_come_as_dictionaries() -> None:
     assert Gateway(spark()).swaps(SimpleNamespace(_jsq="q")) == [{"epoch": 3, "exportMs": 12, "query": "q"}]
 
 
-def test_what_the_loop_knows_is_told_in_one_call() -> None:
+def test_what_the_loop_knows_is_shown_in_one_call() -> None:
     java = JavaGateway()
-    assert Gateway(spark(java)).tell("q", 0.25, None, 3)
+    assert Gateway(spark(java)).show_metrics("q", 0.25, None, 3)
     assert java.asked == [("session", "q", 0.25, None, 3)]
+
+
+def test_every_loop_watches_under_a_name_of_its_own() -> None:
+    java, query = JavaGateway(), SimpleNamespace(_jsq="query")
+    for gateway in (Gateway(spark(java)), Gateway(spark(java))):
+        gateway.watch(query, 50, True)
+    (session, first, *rest), (_, second, *_) = java.asked
+    assert (session, rest) == ("session", ["query", 50, True])
+    assert first != second
 
 
 def test_active_queries_are_those_of_the_session() -> None:

@@ -1,8 +1,10 @@
-"""Writes tables.json: tables with their bytes, routes and diffs, which `Table` of both languages must reproduce.
+"""Writes tables.json: tables with their bytes, routes and diffs, which `Table` of both languages must
+reproduce.
 
     python tests/vectors/make_tables.py            # after a deliberate change of the format only
 
-Apart from the test because the file is made once and then kept: a table stored by an earlier release must go on reading.
+Apart from the test because the file is made once and then kept: a table stored by an earlier release must go
+on reading.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from skewless.table import Table, diff
+from skewless.model.table import Table, diff
 
 PATH = Path(__file__).with_name("tables.json")
 SEED = 20240607
@@ -32,7 +34,11 @@ def make() -> dict[str, Any]:
         "seed": SEED,
         "tables": [describe(table, rng) for table in made],
         "diffs": [
-            {"older": i, "newer": j, "changes": [[c.key_hash, list(c.before), list(c.after)] for c in diff(made[i], made[j])]}
+            {
+                "older": i,
+                "newer": j,
+                "changes": [[c.key_hash, list(c.before), list(c.after)] for c in diff(made[i], made[j])],
+            }
             for i, j in pairs
         ],
     }
@@ -54,12 +60,16 @@ def tables(rng: random.Random) -> Iterator[Table]:
             yield Table(n, entries, epoch=rng.randrange(1 << 20))
 
 
-def random_entries(rng: random.Random, size: int, n: int, split_share: float) -> dict[int, int | tuple[int, ...]]:
+def random_entries(
+    rng: random.Random, size: int, n: int, split_share: float
+) -> dict[int, int | tuple[int, ...]]:
     entries: dict[int, int | tuple[int, ...]] = {}
     for _ in range(size):
         key_hash = rng.choice([rng.randrange(-30, 30), rng.randrange(-(1 << 31), 1 << 31)])
         width = rng.randint(2, min(n, 9))
-        entries[key_hash] = tuple(rng.sample(range(n), width)) if rng.random() < split_share else rng.randrange(n)
+        entries[key_hash] = (
+            tuple(rng.sample(range(n), width)) if rng.random() < split_share else rng.randrange(n)
+        )
     return entries
 
 
@@ -76,7 +86,9 @@ def describe(table: Table, rng: random.Random) -> dict[str, Any]:
 
 def sample_hashes(table: Table, rng: random.Random) -> list[int]:
     known = [key_hash for key_hash, _ in table]
-    return rng.sample(known, min(len(known), 8)) + EDGES + [rng.randrange(-(1 << 31), 1 << 31) for _ in range(3)]
+    return (
+        rng.sample(known, min(len(known), 8)) + EDGES + [rng.randrange(-(1 << 31), 1 << 31) for _ in range(3)]
+    )
 
 
 def route(table: Table, key_hash: int, rng: random.Random) -> dict[str, int | None]:
@@ -86,7 +98,13 @@ def route(table: Table, key_hash: int, rng: random.Random) -> dict[str, int | No
     content = rng.choice([None, 0, -1, rng.randrange(-(1 << 31), 1 << 31)])
     contents = None if content is None else [content]
     target = int(table.route([key_hash], map_partition, mappers, contents)[0])
-    return {"hash": key_hash, "mapPartition": map_partition, "mappers": mappers, "content": content, "target": target}
+    return {
+        "hash": key_hash,
+        "mapPartition": map_partition,
+        "mappers": mappers,
+        "content": content,
+        "target": target,
+    }
 
 
 def text() -> str:
@@ -94,7 +112,13 @@ def text() -> str:
     vectors = make()
     lines = [json.dumps(table, separators=(",", ":")) for table in vectors["tables"]]
     diffs = [json.dumps(change, separators=(",", ":")) for change in vectors["diffs"]]
-    return f'{{"seed":{SEED},\n"tables":[\n' + ",\n".join(lines) + '\n],\n"diffs":[\n' + ",\n".join(diffs) + "\n]}\n"
+    return (
+        f'{{"seed":{SEED},\n"tables":[\n'
+        + ",\n".join(lines)
+        + '\n],\n"diffs":[\n'
+        + ",\n".join(diffs)
+        + "\n]}\n"
+    )
 
 
 if __name__ == "__main__":

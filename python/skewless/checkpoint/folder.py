@@ -1,6 +1,7 @@
 """A folder to read, on this machine or on another file system: what is in it, and the first bytes of a file.
 
-Apart from what is read so that a checkpoint on HDFS or in an object store is judged by the same code as one on a local disk.
+Apart from what is read so that a checkpoint on HDFS or in an object store is judged by the same code as one
+on a local disk.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Entry:
 
 
 class Folder(Protocol):
-    """Paths are relative to the folder, with `/`. A folder that is not there has no entries; hidden files never show."""
+    """Paths are relative to the folder, with `/`. A folder that is not there has no entries; hidden files
+    never show."""
 
     def entries(self, path: str) -> list[Entry]: ...
 
@@ -39,7 +41,11 @@ class LocalFolder:
 
     def entries(self, path: str) -> list[Entry]:
         folder = self.root / path
-        return [_local_entry(child) for child in folder.iterdir() if not _hidden(child.name)] if folder.is_dir() else []
+        return (
+            [_local_entry(child) for child in folder.iterdir() if not _hidden(child.name)]
+            if folder.is_dir()
+            else []
+        )
 
     def read(self, path: str, most_bytes: int) -> bytes:
         with (self.root / path).open("rb") as file:
@@ -55,7 +61,9 @@ class ArrowFolder:
     def entries(self, path: str) -> list[Entry]:
         from pyarrow.fs import FileSelector
 
-        infos = self.files.get_file_info(FileSelector(f"{self.root}/{path}".rstrip("/"), allow_not_found=True))
+        infos = self.files.get_file_info(
+            FileSelector(f"{self.root}/{path}".rstrip("/"), allow_not_found=True)
+        )
         return [Entry(i.base_name, not i.is_file, i.size or 0) for i in infos if not _hidden(i.base_name)]
 
     def read(self, path: str, most_bytes: int) -> bytes:
@@ -69,7 +77,9 @@ def open_folder(location: str) -> Folder:
         return _remote(location)
     root = Path(unquote(urlsplit(location).path) if location.startswith("file:") else location)
     if not root.is_dir():
-        raise CheckpointError(f"{location} is not a folder. Give the folder that is the query's checkpointLocation.")
+        raise CheckpointError(
+            f"{location} is not a folder. Give the folder that is the query's checkpointLocation."
+        )
     return LocalFolder(root)
 
 
@@ -99,9 +109,13 @@ def _remote(location: str) -> Folder:
         found = files.get_file_info(root).type
     except (OSError, ValueError, NotImplementedError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise CheckpointError(f"{location} cannot be opened with pyarrow: {reason}. Set up pyarrow for it. {copy}") from error
+        raise CheckpointError(
+            f"{location} cannot be opened with pyarrow: {reason}. Set up pyarrow for it. {copy}"
+        ) from error
     if found != FileType.Directory:
-        raise CheckpointError(f"{location} is not a folder. Give the folder that is the query's checkpointLocation.")
+        raise CheckpointError(
+            f"{location} is not a folder. Give the folder that is the query's checkpointLocation."
+        )
     return ArrowFolder(files, root)
 
 

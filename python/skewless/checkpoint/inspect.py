@@ -1,6 +1,8 @@
-"""What Skewless keeps in a query's checkpoint, read without Spark, and whether the chain of pins and tables is whole.
+"""What Skewless keeps in a query's checkpoint, read without Spark, and whether the chain of pins and tables
+is whole.
 
-Apart from the JVM's `PinLog`, which stops at the first file it cannot trust: this one goes on and names every such file.
+Apart from the JVM's `PinLog`, which stops at the first file it cannot trust: this one goes on and names every
+such file.
 
     metadata                      Spark's: the query's id
     offsets/<batch>               Spark's: written before a batch is planned
@@ -22,9 +24,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from skewless.checkpoint.folder import Folder, open_folder, size_of
 from skewless.errors import CheckpointError, TableError
-from skewless.folder import Folder, open_folder, size_of
-from skewless.table import MAX_BODY_BYTES, Table
+from skewless.model.table import MAX_BODY_BYTES, Table
 
 PROVIDER = "org.apache.spark.sql.skewless.SkewlessStateStoreProvider"
 FORMAT = 1
@@ -88,7 +90,8 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as found. `unnamed` are epochs of tables that no readable pin names; `notes` are oddities that do no harm."""
+    """A checkpoint as found. `unnamed` are epochs of tables that no readable pin names; `notes` are oddities
+    that do no harm."""
 
     location: str
     published: bool
@@ -120,7 +123,9 @@ class Checkpoint:
         """The epoch of the next batch, 0 for plain hashing; None if the chain is broken and nobody can tell."""
         if not self.whole:
             return None
-        return max((epoch.pin.epoch for epoch in self.epochs if epoch.pin.batch <= self.next_batch), default=0)
+        return max(
+            (epoch.pin.epoch for epoch in self.epochs if epoch.pin.batch <= self.next_batch), default=0
+        )
 
     @property
     def waiting(self) -> tuple[Pin, ...]:
@@ -147,7 +152,9 @@ def inspect(location: str | Path) -> Checkpoint:
     try:
         return inspect_folder(str(location), open_folder(str(location)))
     except OSError as error:
-        raise CheckpointError(f"{location} cannot be read: {error}. Check your rights on it, and try again.") from error
+        raise CheckpointError(
+            f"{location} cannot be read: {error}. Check your rights on it, and try again."
+        ) from error
 
 
 def inspect_folder(location: str, folder: Folder) -> Checkpoint:
@@ -155,10 +162,12 @@ def inspect_folder(location: str, folder: Folder) -> Checkpoint:
     names = {entry.name for entry in folder.entries("")}
     if not names & {"metadata", "offsets", "commits", _HOME}:
         raise CheckpointError(
-            f"{location} holds no checkpoint: no metadata, no offsets, no commits. Give the folder that is the query's "
+            f"{location} holds no checkpoint: no metadata, no offsets, no commits. Give the folder that is "
+            "the query's "
             "checkpointLocation."
         )
-    # Pins before tables: a publish writes the table first, so that a running query's pin is never seen without it.
+    # Pins before tables: a publish writes the table first, so that a running query's pin is never seen
+    # without it.
     problems: list[str] = []
     pins = _pins(folder, problems)
     query_id = _query_id(folder)
@@ -189,7 +198,7 @@ def inspect_folder(location: str, folder: Folder) -> Checkpoint:
     )
 
 
-# -- Spark's own files -------------------------------------------------------------------------------------------------
+# -- Spark's own files ---------------------------------------------------------------------------------------
 
 
 def _query_id(folder: Folder) -> str | None:
@@ -198,17 +207,20 @@ def _query_id(folder: Folder) -> str | None:
 
 
 def _settings(folder: Folder, batch: int) -> tuple[str | None, int | None]:
-    """State store provider and shuffle partitions of a batch, each None where Spark wrote it in a way we do not know."""
+    """State store provider and shuffle partitions of a batch, each None where Spark wrote it in a way we do
+    not know."""
     lines = (_read(folder, f"offsets/{batch}", _MOST_OFFSETS_BYTES) or b"").split(b"\n")
     conf = _object(lines[1]).get("conf") if len(lines) > 1 else None
     if not isinstance(conf, dict):
         return None, None
     provider = conf.get("spark.sql.streaming.stateStore.providerClass")
     partitions = str(conf.get("spark.sql.shuffle.partitions"))
-    return provider if isinstance(provider, str) else None, int(partitions) if re.fullmatch("[0-9]{1,9}", partitions) else None
+    return provider if isinstance(provider, str) else None, int(partitions) if re.fullmatch(
+        "[0-9]{1,9}", partitions
+    ) else None
 
 
-# -- pins and tables ---------------------------------------------------------------------------------------------------
+# -- pins and tables -----------------------------------------------------------------------------------------
 
 
 def _pins(folder: Folder, problems: list[str]) -> list[Pin]:
@@ -263,7 +275,8 @@ def _order_problems(pins: Sequence[Pin]) -> Iterator[str]:
     for before, after in pairwise(pins):
         if after.epoch <= before.epoch:
             yield (
-                f"{_PINS}/{after.batch} names epoch {after.epoch}, and the pin of batch {before.batch} before it epoch "
+                f"{_PINS}/{after.batch} names epoch {after.epoch}, and the pin of batch {before.batch} "
+                "before it epoch "
                 f"{before.epoch}: epochs grow with batches."
             )
 
@@ -272,12 +285,13 @@ def _partition_problems(pins: Sequence[Pin], state_partitions: int | None) -> It
     for pin in pins:
         if state_partitions is not None and pin.partitions != state_partitions:
             yield (
-                f"{_PINS}/{pin.batch} is for {pin.partitions} partitions, the query's state lies in {state_partitions}, says "
+                f"{_PINS}/{pin.batch} is for {pin.partitions} partitions, the query's state lies in "
+                f"{state_partitions}, says "
                 "spark.sql.shuffle.partitions in the newest file of offsets."
             )
 
 
-# -- what nothing depends on -------------------------------------------------------------------------------------------
+# -- what nothing depends on ---------------------------------------------------------------------------------
 
 
 def _swaps(folder: Folder, pins: Sequence[Pin]) -> tuple[dict[int, SwapRecord], list[str]]:
@@ -292,8 +306,13 @@ def _swaps(folder: Folder, pins: Sequence[Pin]) -> tuple[dict[int, SwapRecord], 
             continue
         if epochs.get(batch) == swap.epoch:
             swaps[batch] = swap
-        elif pins and batch > pins[0].batch:  # purging deletes pins first: an older record may have outlived its pin
-            notes.append(f"{_SWAPS}/{batch} tells of a swap to epoch {swap.epoch} that no readable pin of that batch names.")
+        elif (
+            pins and batch > pins[0].batch
+        ):  # purging deletes pins first: an older record may have outlived its pin
+            notes.append(
+                f"{_SWAPS}/{batch} tells of a swap to epoch {swap.epoch} that no readable pin of that batch "
+                "names."
+            )
     return swaps, notes
 
 
@@ -323,12 +342,14 @@ def _scratch(folder: Folder) -> list[Scratch]:
     return [Scratch(name, size_of(folder, f"{_MOVES}/{name}")) for name in names]
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------------------
 
 
 def _numbers(folder: Folder, path: str) -> list[int]:
     """The files of a log: those that a number names, as `PinLog` and Spark take them."""
-    return sorted(int(entry.name) for entry in folder.entries(path) if re.fullmatch("[0-9]{1,18}", entry.name))
+    return sorted(
+        int(entry.name) for entry in folder.entries(path) if re.fullmatch("[0-9]{1,18}", entry.name)
+    )
 
 
 def _read(folder: Folder, path: str, most_bytes: int) -> bytes | None:

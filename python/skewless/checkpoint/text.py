@@ -1,13 +1,14 @@
 """A checkpoint as text, as `skewless inspect` prints it.
 
-Apart from the reading so that a program gets facts, and from the simulator's tables because this must run where only click is.
+Apart from the reading so that a program gets facts, and from the simulator's tables because this must run
+where only click is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from skewless.checkpoint import Checkpoint, Epoch
+from skewless.checkpoint.inspect import Checkpoint, Epoch
 
 COLUMNS = (
     "epoch", "from batch", "moves", "splits", "partitions", "rows", "bytes", "sources -> targets", "export ms", "batch ms",
@@ -69,7 +70,11 @@ def _published_lines(found: Checkpoint) -> Iterator[str]:
 def _in_force(found: Checkpoint) -> str:
     if found.epoch_in_force is None:
         return "under an epoch that nobody can tell while the chain is broken"
-    return f"under epoch {found.epoch_in_force}" if found.epoch_in_force else "hashed plainly: no pin is at or before it"
+    return (
+        f"under epoch {found.epoch_in_force}"
+        if found.epoch_in_force
+        else "hashed plainly: no pin is at or before it"
+    )
 
 
 def _verdict(found: Checkpoint) -> Iterator[str]:
@@ -87,7 +92,13 @@ def _row(epoch: Epoch) -> list[str]:
     moved = ["-"] * 5
     if swap is not None:
         ways = f"{len(swap.sources)} -> {len(swap.targets)}"
-        moved = [f"{swap.rows:,}", human_bytes(swap.state_bytes), ways, f"{swap.export_ms:,}", f"{swap.batch_ms:,}"]
+        moved = [
+            f"{swap.rows:,}",
+            human_bytes(swap.state_bytes),
+            ways,
+            f"{swap.export_ms:,}",
+            f"{swap.batch_ms:,}",
+        ]
     return [str(pin.epoch), str(pin.batch), *table, str(pin.partitions), *moved]
 
 

@@ -1,7 +1,8 @@
 """The controller: sees every snapshot of one query, and decides when a plan is worth a swap.
 
-Apart from the policies because they are pure and it is not: all that must be remembered between batches is here. It knows
-no Spark and no thread: whoever calls it hands in snapshots, carries out the swaps it decides on, and reports how they went.
+Apart from the policies because they are pure and it is not: all that must be remembered between batches is
+here. It knows no Spark and no thread: whoever calls it hands in snapshots, carries out the swaps it decides
+on, and reports how they went.
 
 >>> clock = iter(range(0, 10_000, 60)).__next__                   # a minute passes between two looks at the clock
 >>> controller = Controller(Table(2), pace=Pace(patience=1), clock=clock)
@@ -15,60 +16,24 @@ no Spark and no thread: whoever calls it hands in snapshots, carries out the swa
 
 from __future__ import annotations
 
-import logging
 import math
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from skewless import policies
-from skewless.errors import PolicyError, SettingError
-from skewless.plan import Plan
+from skewless.control.pace import Pace
+from skewless.control.swap_cost import SwapCost
+from skewless.control.troubles import Troubles
+from skewless.errors import PolicyError
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies import Limits, Policy
-from skewless.snapshot import Snapshot
-from skewless.swap_cost import SwapCost
-from skewless.table import Table
-
-log = logging.getLogger(__name__)
 
 HOUR_SECONDS = 3600.0
-KEPT_ERRORS = 20
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How eager the controller is.
-
-    patience            snapshots in a row above max_imbalance before it plans
-    calm                snapshots in a row within max_imbalance before it takes entries back
-    aim                 plans aim at this share of max_imbalance, so that a little drift does not trigger the next one
-    cooldown_seconds    rest after a swap
-    horizon_batches     batches over which a swap must have paid for itself; fewer where the swaps before it did not last as long
-    swap_bytes          state bytes that one swap may move
-    hour_bytes          state bytes that the swaps of any hour may move together
-    seconds_per_cost    seconds in one unit of a snapshot's cost
-    """
-
-    patience: int = 2
-    calm: int = 10
-    aim: float = 0.5
-    cooldown_seconds: float = 30.0
-    horizon_batches: int = 50
-    swap_bytes: float = math.inf
-    hour_bytes: float = math.inf
-    seconds_per_cost: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name, least in (("patience", 1), ("calm", 1), ("horizon_batches", 1), ("aim", 0), ("cooldown_seconds", 0)):
-            if not getattr(self, name) >= least:
-                raise SettingError(f"{name} is {getattr(self, name)}. Give at least {least}.")
-        for name in ("swap_bytes", "hour_bytes", "seconds_per_cost"):
-            if not getattr(self, name) >= 0:
-                raise SettingError(f"{name} is {getattr(self, name)}. Give at least 0.")
-        if self.aim > 1:
-            raise SettingError(f"aim is {self.aim}. Give at most 1: a plan cannot aim above max_imbalance.")
 
 
 @dataclass(frozen=True)
@@ -81,7 +46,17 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Status:
+class PendingSwap:
+    """A swap that was decided on and not settled yet; `epoch` and `batch` are -1 until it is published."""
+
+    plan: Plan
+    why: str
+    epoch: int = -1
+    batch: int = -1
+
+
+@dataclass(frozen=True)
+class ControllerStatus:
     """What the controller would tell a person; imbalances are max / mean - 1."""
 
     epoch: int
@@ -91,7 +66,7 @@ class Status:
     swaps: int = 0
     bytes_moved: float = 0.0
     last_swap: Plan | None = None
-    realised: float | None = None  # imbalance of the first snapshot after the last swap; the plan holds the prediction
+    realised: float | None = None  # by the first snapshot after the last swap; the plan holds the prediction
     errors: dict[str, int] = field(default_factory=dict)
 
 
@@ -117,31 +92,44 @@ class Controller:
         self.cost = cost or SwapCost()
         self._policy = policies.get(policy) if isinstance(policy, str) else policy
         self._clock = clock
-        self._pending: Plan | None = None
+        self._pending: PendingSwap | None = None
         self._spent: deque[tuple[float, float]] = deque()  # (when, bytes) of the swaps of the last hour
         self._rest_until = -math.inf
         self._last_batch = -1
         self._hot = self._calm = 0
         self._swapped_at = -1  # the newest batch seen when the last swap came into force
         self._lasts: float | None = None  # batches that swaps lasted so far, on average
-        self._errors: Counter[str] = Counter()
-        self._status = Status(table.epoch, len(table), 0.0, "no snapshot yet")
+        self._troubles = Troubles("the table in force")
+        self._status = ControllerStatus(table.epoch, len(table), 0.0, "no snapshot yet")
 
     def observe(self, snapshot: Snapshot, *, look_seconds: float | None = None) -> Decision:
-        """Decides what to do after this snapshot. Never raises because of what is in it, or of what the policy does.
+        """Decides what to do after this snapshot. Never raises because of what is in it, or of what the
+        policy does.
 
-        With `look_seconds` the snapshot is of the very batch that a swap would level, and took so long to make: it needs no
-        patience and no rest, but to be worth both the swap and the look."""
+        With `look_seconds` the snapshot is of the very batch that a swap would level, and took so long to
+        make: it needs no patience and no rest, but to be worth both the swap and the look."""
         try:
             decision = self._unfit(snapshot) or self._decide(snapshot, look_seconds)
         except Exception as error:
-            self._record(error)
+            self._troubles.note(error)
             decision = Decision("stay", f"error: {error}")
         self._status = replace(self._status, why=decision.why)
         return decision
 
+    def published(self, epoch: int, batch: int) -> None:
+        """The swap decided on is pinned to this batch, under this epoch."""
+        if self._pending is None:
+            raise PolicyError(f"epoch {epoch} was published, and no swap was decided on. Publish decisions.")
+        self._pending = replace(self._pending, epoch=epoch, batch=batch)
+
+    @property
+    def pending(self) -> PendingSwap | None:
+        """The published swap whose batch has not been reported yet."""
+        return self._pending if self._pending is not None and self._pending.epoch >= 0 else None
+
     def finished(self, epoch: int, seconds: float) -> None:
-        """The swap is in force under the epoch that it was published with; its batch took `seconds` longer than usual."""
+        """The swap is in force under the epoch that it was published with; its batch took `seconds` longer
+        than usual."""
         plan = self._settle_pending(epoch)
         self.table = plan.table if plan.table.epoch == epoch else plan.table.with_epoch(epoch)
         self.cost.learn(plan, seconds)
@@ -162,22 +150,24 @@ class Controller:
     def failed(self, epoch: int, why: str) -> None:
         """The swap did not happen: the old table stays in force, nothing was moved."""
         self._settle_pending(epoch)
-        self._record(PolicyError(f"the swap to epoch {epoch} failed: {why}"))
+        self._troubles.note(PolicyError(f"the swap to epoch {epoch} failed: {why}"))
 
     def adopt(self, table: Table) -> None:
-        """Another table is in force than this controller's own, published by hand for example: go on from there."""
+        """Another table is in force than this controller's own, published by hand for example: go on from
+        there."""
         if self._pending is not None:
             raise PolicyError(
-                f"epoch {table.epoch} cannot be adopted while a swap is under way. Report first how the swap ended."
+                f"epoch {table.epoch} cannot be adopted while a swap is under way. Report first how the swap "
+                "ended."
             )
         self.table, self._hot, self._calm, self._swapped_at = table, 0, 0, self._last_batch
         self._status = replace(self._status, epoch=table.epoch, entries=len(table))
 
     @property
-    def status(self) -> Status:
-        return replace(self._status, errors=dict(self._errors))
+    def status(self) -> ControllerStatus:
+        return replace(self._status, errors=self._troubles.counts)
 
-    # -- deciding --------------------------------------------------------------------------------------------------
+    # -- deciding --------------------------------------------------------------------------------------------
 
     def _unfit(self, snapshot: Snapshot) -> Decision | None:
         """Snapshots that say nothing about now: seen before, routed by another table, or without any work."""
@@ -186,7 +176,10 @@ class Controller:
             return Decision("stay", f"old: batch {newest} was seen already")
         self._last_batch = newest
         if snapshot.epoch != self.table.epoch or snapshot.partitions != self.table.partitions:
-            return Decision("stay", f"late: epoch {snapshot.epoch} routed this snapshot, epoch {self.table.epoch} is in force")
+            return Decision(
+                "stay",
+                f"late: epoch {snapshot.epoch} routed this snapshot, epoch {self.table.epoch} is in force",
+            )
         if not snapshot.loads.any():
             return Decision("stay", "idle: no work in this snapshot")
         return None
@@ -195,7 +188,9 @@ class Controller:
         imbalance, now, ahead = snapshot.imbalance, self._clock(), look_seconds is not None
         self._look(imbalance)
         if self._pending is not None:
-            return Decision("stay", f"unfinished: the swap to epoch {self._pending.table.epoch} is under way")
+            return Decision(
+                "stay", f"unfinished: the swap to epoch {self._pending.plan.table.epoch} is under way"
+            )
         if now < self._rest_until and not ahead:
             return Decision("stay", f"resting: {self._rest_until - now:.0f} s left after the last swap")
         if self._hot >= (1 if ahead else self.pace.patience):
@@ -203,21 +198,27 @@ class Controller:
         if self._calm >= self.pace.calm and len(self.table.move_hashes):
             return self._take_back(snapshot, now)
         if imbalance > self.limits.max_imbalance:
-            return Decision("stay", f"waiting: imbalance {imbalance:.3f} seen {self._hot} of {self.pace.patience} times")
+            return Decision(
+                "stay", f"waiting: imbalance {imbalance:.3f} seen {self._hot} of {self.pace.patience} times"
+            )
         return Decision("stay", f"level: imbalance {imbalance:.3f} is within {self.limits.max_imbalance:.3f}")
 
     def _look(self, imbalance: float) -> None:
         above = imbalance > self.limits.max_imbalance
         self._hot, self._calm = (self._hot + 1, 0) if above else (0, self._calm + 1)
         first = self._status.last_swap is not None and self._status.realised is None and self._pending is None
-        self._status = replace(self._status, imbalance=imbalance, realised=imbalance if first else self._status.realised)
+        self._status = replace(
+            self._status, imbalance=imbalance, realised=imbalance if first else self._status.realised
+        )
 
     def _plan(self, policy: Policy, snapshot: Snapshot, now: float) -> Plan:
         while self._spent and self._spent[0][0] <= now - HOUR_SECONDS:
             self._spent.popleft()
         left = max(0.0, self.pace.hour_bytes - sum(size for _, size in self._spent))
         budget = min(self.limits.max_bytes, self.pace.swap_bytes, left)
-        limits = replace(self.limits, max_imbalance=self.pace.aim * self.limits.max_imbalance, max_bytes=budget)
+        limits = replace(
+            self.limits, max_imbalance=self.pace.aim * self.limits.max_imbalance, max_bytes=budget
+        )
         return _checked(policy(snapshot, self.table, limits), self.table, limits)
 
     def _judge(self, plan: Plan, snapshot: Snapshot, look_seconds: float) -> Decision:
@@ -229,12 +230,17 @@ class Controller:
         gain = fall * self.pace.seconds_per_cost / max(1, len(snapshot.batches)) * batches
         cost = self.cost.guess(plan) + look_seconds
         if gain <= cost:
-            return Decision("stay", f"too dear: {gain:.2f} s to gain over {batches:.0f} batches, {cost:.2f} s to pay", plan)
+            return Decision(
+                "stay",
+                f"too dear: {gain:.2f} s to gain over {batches:.0f} batches, {cost:.2f} s to pay",
+                plan,
+            )
         return self._swap(plan, f"gain: {gain:.2f} s over {batches:.0f} batches for {cost:.2f} s")
 
     def _expected_life(self) -> float:
-        """For how many batches a swap made now would last, by how long those before it did: imbalance that comes back at once,
-        because the keys drift or because it was noise, is not worth paying for again and again."""
+        """For how many batches a swap made now would last, by how long those before it did: imbalance that
+        comes back at once, because the keys drift or because it was noise, is not worth paying for again and
+        again."""
         if self._swapped_at < 0:
             return float(self.pace.horizon_batches)
         lasted = float(max(1, self._last_batch - self._swapped_at))
@@ -243,42 +249,48 @@ class Controller:
     def _take_back(self, snapshot: Snapshot, now: float) -> Decision:
         plan = self._plan(policies.get("take_back"), snapshot, now)
         if not plan.changes:
-            return Decision("stay", f"standing down: level, and every one of {len(self.table)} entries is needed", plan)
+            return Decision(
+                "stay", f"standing down: level, and every one of {len(self.table)} entries is needed", plan
+            )
         return self._swap(plan, f"standing down: {len(plan.moves)} entries go home")
 
     def _swap(self, plan: Plan, why: str) -> Decision:
-        self._pending = plan
+        self._pending = PendingSwap(plan, why)
         return Decision("swap", why, plan)
 
     def _settle_pending(self, epoch: int) -> Plan:
-        plan = self._pending
-        if plan is None or epoch <= self.table.epoch:
-            raise PolicyError(f"no swap to epoch {epoch} is under way. Report each swap once, with the epoch it was given.")
+        pending = self._pending
+        if pending is None or epoch <= self.table.epoch:
+            raise PolicyError(
+                f"no swap to epoch {epoch} is under way. Report each swap once, with the epoch it was given."
+            )
         self._pending, self._hot, self._calm = None, 0, 0
         self._rest_until = self._clock() + self.pace.cooldown_seconds
-        return plan
-
-    def _record(self, error: Exception) -> None:
-        words = f"{type(error).__name__}: {error}"
-        if words not in self._errors and len(self._errors) >= KEPT_ERRORS:  # some messages never come twice
-            words = f"more errors than the {KEPT_ERRORS} kinds told apart here"
-        self._errors[words] += 1
-        if self._errors[words] == 1:
-            log.warning("the table of epoch %d stays in force: %s", self.table.epoch, words)
+        return pending.plan
 
 
 def _checked(plan: Plan, table: Table, limits: Limits) -> Plan:
-    """The plan, if it can be published after this table; policies of users are not trusted to keep the limits."""
+    """The plan, if it can be published after this table; policies of users are not trusted to keep the
+    limits."""
     if not isinstance(plan, Plan):
         raise PolicyError(f"the policy returned {type(plan).__name__}. A policy returns a Plan.")
     if plan.table.partitions != table.partitions:
         raise PolicyError(
-            f"the plan's table has {plan.table.partitions} partitions, the query {table.partitions}. Keep the number."
+            f"the plan's table has {plan.table.partitions} partitions, the query {table.partitions}. Keep "
+            "the number."
         )
     if plan.changes and plan.table.epoch <= table.epoch:
-        raise PolicyError(f"the plan's table has epoch {plan.table.epoch}, not above {table.epoch}. Count epochs up.")
+        raise PolicyError(
+            f"the plan's table has epoch {plan.table.epoch}, not above {table.epoch}. Count epochs up."
+        )
     if plan.changes and len(plan.table) > max(limits.max_entries, len(table)):
-        raise PolicyError(f"the plan's table has {len(plan.table)} entries, {limits.max_entries} are allowed. Keep the limit.")
+        raise PolicyError(
+            f"the plan's table has {len(plan.table)} entries, {limits.max_entries} are allowed. Keep the "
+            "limit."
+        )
     if plan.bytes_moved > limits.max_bytes:
-        raise PolicyError(f"the plan moves {plan.bytes_moved:.0f} bytes, {limits.max_bytes:.0f} are allowed. Keep the limit.")
+        raise PolicyError(
+            f"the plan moves {plan.bytes_moved:.0f} bytes, {limits.max_bytes:.0f} are allowed. Keep the "
+            "limit."
+        )
     return plan

@@ -1,7 +1,8 @@
 """The loop: looks at every running query again and again, on a thread of its own, and lets its watch act.
 
-Apart from the watch because it deals with what is common to all queries: which ones run, the thread, the session's end. Nothing
-that goes wrong here reaches a user's thread, and only the end of the session, or `stop`, ends the loop.
+Apart from the watch because it deals with what is common to all queries: which ones run, the thread, the
+session's end. Nothing that goes wrong here reaches a user's thread, and only the end of the session, or
+`stop`, ends the loop.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from skewless.record import QueryRecord
-from skewless.status import Status
-from skewless.trouble import Backoff, Troubles
-from skewless.watch import QueryGateway, Settings, Watch
+from skewless.control.settings import Settings
+from skewless.control.troubles import Backoff, Troubles
+from skewless.control.watch import QueryGateway, Watch
+from skewless.report.records import QueryRecord
+from skewless.report.status import Status
 
 log = logging.getLogger("skewless")
 
@@ -33,18 +35,22 @@ class LoopGateway(QueryGateway, Protocol):
     def active(self) -> list[Any]: ...
     def alive(self) -> bool: ...
     def unwatch(self) -> None: ...
-    def tell(self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int, /) -> bool: ...
+    def show_metrics(
+        self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int, /
+    ) -> bool: ...
 
 
 class Loop:
     """`start` runs it on a daemon thread; tests call `step` instead. `status` may be called from any thread."""
 
-    def __init__(self, gateway: LoopGateway, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, gateway: LoopGateway, settings: Settings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.settings = settings
         self._gateway, self._clock = gateway, clock
         self._watches: dict[str, tuple[str, Watch]] = {}  # query id -> run id and its watch
         self._backoffs: dict[str, Backoff] = {}
-        self._told: dict[str, tuple[float | None, float | None, int]] = {}  # query id -> what its metrics show
+        self._metrics: dict[str, tuple[float | None, float | None, int]] = {}  # what each query's show
         self._polling = Backoff(clock)
         self._troubles = Troubles("the loop")
         self._stopping = threading.Event()
@@ -54,7 +60,7 @@ class Loop:
         self._errors: dict[str, int] = {}
         self._over = ""
 
-    # -- from any thread -------------------------------------------------------------------------------------------
+    # -- from any thread -------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="skewless", daemon=True)
@@ -72,18 +78,20 @@ class Loop:
         self._thread.join(timeout)
         if self._thread.is_alive():
             log.warning(
-                "the loop has not ended within %.0f s: a policy or a call to the JVM takes long; it ends after that", timeout
+                "the loop has not ended within %.0f s: a policy or a call to the JVM takes long; it ends "
+                "after that",
+                timeout,
             )
 
     def status(self) -> Status:
         with self._lock:
             records, errors, over = self._records, self._errors, self._over
         limits = self.settings.limits
-        told = f"policy {self.settings.policy_name}, max_imbalance {limits.max_imbalance:g}, max_entries {limits.max_entries}"
+        settings = f"policy {self.settings.policy_name}, max_imbalance {limits.max_imbalance:g}, max_entries {limits.max_entries}"
         state = f"the loop is over: {over}" if over else "the loop is running"
-        return Status(f"{state} ({told})", records, errors, limits.max_imbalance)
+        return Status(f"{state} ({settings})", records, errors, limits.max_imbalance)
 
-    # -- on the loop's thread --------------------------------------------------------------------------------------
+    # -- on the loop's thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -107,7 +115,8 @@ class Loop:
                 self._stopping.wait(left)
 
     def step(self) -> bool:
-        """One look at every running query; false when there will be no other, because the session is gone. Never raises."""
+        """One look at every running query; false when there will be no other, because the session is gone.
+        Never raises."""
         try:
             if not self._gateway.alive():
                 return self._session_gone()
@@ -118,7 +127,7 @@ class Loop:
                 return self._session_gone()
             self._troubles.note(error)
             self._polling.failed()
-        self._tell()
+        self._record()
         return True
 
     def _look(self) -> None:
@@ -153,7 +162,7 @@ class Loop:
             return known
         if known is not None and known.running:
             known.end("the query was started again")
-        self._told.pop(query_id, None)  # a new run has new metrics
+        self._metrics.pop(query_id, None)  # a new run has new metrics
         name = str(query.name or "")
         watch = Watch(query, query_id, name, self._gateway, self.settings, self._clock, known)
         self._watches[query_id] = run_id, watch
@@ -164,25 +173,25 @@ class Loop:
         for query_id in ended[: max(0, len(ended) - KEPT_QUERIES)]:
             del self._watches[query_id]
             self._backoffs.pop(query_id, None)
-            self._told.pop(query_id, None)
+            self._metrics.pop(query_id, None)
 
-    def _tell(self) -> None:
+    def _record(self) -> None:
         records = tuple(watch.record() for _, watch in self._watches.values())
         for record in records:
             if record.running:
-                self._measure(record)
+                self._show_metrics(record)
         with self._lock:
             self._records, self._errors = records, self._troubles.counts
 
-    def _measure(self, record: QueryRecord) -> None:
+    def _show_metrics(self, record: QueryRecord) -> None:
         """Keeps the query's metrics up to date: a call to the JVM only when something has changed."""
         last, pause = record.last_batch, record.swaps[-1].pause_ms if record.swaps else None
         now = (None if last is None else last.imbalance, pause, sum(record.errors.values()))
-        if self._told.get(record.query_id) == now:
+        if self._metrics.get(record.query_id) == now:
             return
         try:
-            if self._gateway.tell(record.query_id, *now):
-                self._told[record.query_id] = now
+            if self._gateway.show_metrics(record.query_id, *now):
+                self._metrics[record.query_id] = now
         except _Trouble as error:
             if self._gateway.alive():
                 self._troubles.note(error)
@@ -191,7 +200,7 @@ class Loop:
         for _, watch in self._watches.values():
             if watch.running:
                 watch.end("the session has stopped", look=False)
-        self._tell()
+        self._record()
         self._end("the session has stopped")
         return False
 

@@ -1,22 +1,24 @@
-"""What a swap costs, in seconds: a guess from bytes and giving partitions, corrected by every swap that was measured.
+"""What a swap costs, in seconds: a guess from bytes and giving partitions, corrected by every swap that was
+measured.
 
-Apart from the controller because it is the one thing that the controller learns. Two parts, because a migration has two:
-bytes to move, and a scan of each partition that gives anything away.
+Apart from the controller because it is the one thing that the controller learns. Two parts, because a
+migration has two: bytes to move, and a scan of each partition that gives anything away.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skewless.plan import Plan
+from skewless.model.plan import Plan
 
 
 @dataclass
 class SwapCost:
-    """Seconds of a swap = scale x (seconds_per_giver x giving partitions + seconds_per_byte x bytes); `scale` is learned.
+    """Seconds of a swap = scale x (seconds_per_giver x giving partitions + seconds_per_byte x bytes); `scale`
+    is learned.
 
-    >>> from skewless.plan import Moves
-    >>> from skewless.table import Table
+    >>> from skewless.model.plan import Moves
+    >>> from skewless.model.table import Table
     >>> plan = Plan(Table(2, {7: 0}), Moves.of([7], [1], [0], [1e6]), 0.5, 0.0, seconds=0.0, met=True)
     >>> cost = SwapCost(seconds_per_giver=1.0, seconds_per_byte=1e-6)
     >>> cost.guess(plan)

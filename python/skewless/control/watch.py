@@ -1,7 +1,8 @@
-"""One run of one query under the loop's eyes: its batches go to a controller, whose swaps are published and reported back.
+"""One run of one query under the loop's eyes: its batches go to a controller, whose swaps are published and
+reported back.
 
-Apart from the loop, which knows all queries and the thread, and from the controller, which knows neither batches nor a gateway.
-It knows no Spark: what it calls is a `QueryGateway`, in tests a few lines of Python.
+Apart from the loop, which knows all queries and the thread, and from the controller, which knows neither
+batches nor a gateway. It knows no Spark: what it calls is a `QueryGateway`, in tests a few lines of Python.
 """
 
 from __future__ import annotations
@@ -10,35 +11,44 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from skewless import policies
-from skewless.controller import Controller, Decision, Pace
-from skewless.errors import QueryError, SettingError
-from skewless.observe import CostFunction, ObservedBatch, snapshot_of
-from skewless.plan import Plan
-from skewless.policies import Limits, Policy
-from skewless.record import KEPT_BATCHES, KEPT_KEYS, KEPT_SWAPS, KEPT_VALUES, BatchRecord, QueryRecord, SwapRecord, usual_ms
-from skewless.snapshot import Snapshot
-from skewless.swap_cost import SwapCost
-from skewless.table import Table, diff
-from skewless.trouble import Backoff, Troubles, words_of
+from skewless.control.controller import Controller, Decision, PendingSwap
+from skewless.control.costs import snapshot_of
+from skewless.control.memory import batch_record
+from skewless.control.observed import ObservedBatch
+from skewless.control.settings import Settings
+from skewless.control.swap_cost import SwapCost
+from skewless.control.troubles import Backoff, Troubles, words_of
+from skewless.errors import NotYetError, QueryError
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table, diff
+from skewless.report.records import (
+    KEPT_BATCHES,
+    KEPT_KEYS,
+    KEPT_SWAPS,
+    KEPT_VALUES,
+    BatchRecord,
+    QueryRecord,
+    SwapRecord,
+    usual_ms,
+)
 
 log = logging.getLogger("skewless")
 
-AHEAD_WAIT_MS = 2000
-AHEAD_DECAY = 1e-6  # of a snapshot of what is ahead: the batches before it tell the seconds a row takes, and no more
-REFUSED_FOR_GOOD = "cannot take a table"  # RunningQueries.scala begins every such refusal with these words
+AHEAD_DECAY = 1e-6  # in a snapshot of what is ahead, earlier batches say what a row costs, and no more
 
 
 class QueryGateway(Protocol):
     """What is asked of the JVM about one query; `gateway.Gateway` is the real one."""
 
     def newest(self, query_id: str, /) -> int: ...
-    def observed(self, query_id: str, after: int, plan_wait_ms: int, look_ahead: bool, /) -> list[ObservedBatch]: ...
+    def watch(self, query: Any, plan_wait_ms: int, look_ahead: bool, /) -> None: ...
+    def observed(self, query_id: str, after: int, /) -> list[ObservedBatch]: ...
     def upcoming(self, query_id: str, /) -> ObservedBatch | None: ...
     def decided(self, query_id: str, batch: int, /) -> None: ...
     def publish(self, query: Any, table: bytes, /) -> tuple[int, int]: ...
@@ -46,62 +56,9 @@ class QueryGateway(Protocol):
     def swaps(self, query: Any, /) -> list[dict[str, Any]]: ...
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What a user may set of the loop; checked here, so that a mistake is told where it was made."""
-
-    policy: str | Policy = "mixed"
-    limits: Limits = field(default_factory=Limits)
-    pace: Pace = field(default_factory=Pace)
-    window: int = 8
-    decay: float = 0.5
-    cost: CostFunction | None = None
-    poll_seconds: float = 0.2
-    plan_wait_ms: int = 0
-    look_ahead: bool = False
-
-    def __post_init__(self) -> None:
-        if isinstance(self.policy, str):
-            policies.get(self.policy)
-        elif not callable(self.policy):
-            raise SettingError(f"policy is {self.policy!r}. Give a policy's name, a function, or None to publish by hand.")
-        if not isinstance(self.pace, Pace):
-            raise SettingError(f"pace is {self.pace!r}. Give a skewless.Pace, or leave it out.")
-        if self.cost is not None and not callable(self.cost):
-            raise SettingError(f"cost is {self.cost!r}. Give a function of (key_hashes, rows), or leave it out.")
-        if isinstance(self.window, bool) or not isinstance(self.window, int) or not 1 <= self.window <= KEPT_BATCHES:
-            raise SettingError(f"window is {self.window!r}. Give a whole number of batches from 1 to {KEPT_BATCHES}.")
-        if isinstance(self.decay, bool) or not isinstance(self.decay, (int, float)) or not 0 < self.decay <= 1:
-            raise SettingError(f"decay is {self.decay!r}. Give a number above 0, 1 at most (1: all batches of the window alike).")
-        if not 0 < self.poll_seconds <= 3600:
-            raise SettingError(f"poll_seconds is {self.poll_seconds!r}. Give a number of seconds above 0, 3600 at most.")
-        if not isinstance(self.look_ahead, bool):
-            raise SettingError(f"look_ahead is {self.look_ahead!r}. Give True or False.")
-        if isinstance(self.plan_wait_ms, bool) or not isinstance(self.plan_wait_ms, int) or not 0 <= self.plan_wait_ms <= 60_000:
-            raise SettingError(f"plan_wait_ms is {self.plan_wait_ms!r}. Give whole milliseconds from 0 (never wait) to 60000.")
-
-    @property
-    def wait_ms(self) -> int:
-        """How long a planner waits: without a wait nothing can be made of what is ahead."""
-        return self.plan_wait_ms or (AHEAD_WAIT_MS if self.look_ahead else 0)
-
-    @property
-    def policy_name(self) -> str:
-        return self.policy if isinstance(self.policy, str) else getattr(self.policy, "__name__", type(self.policy).__name__)
-
-
-@dataclass(frozen=True)
-class _Pending:
-    """A published swap whose first batch has not been seen yet."""
-
-    plan: Plan
-    why: str
-    epoch: int
-    batch: int
-
-
 class Watch:
-    """One run of a query; `earlier` is the watch of its run before, whose memory is taken over. Call it from one thread."""
+    """One run of a query; `earlier` is the watch of its run before, whose memory is taken over. Call it from
+    one thread."""
 
     def __init__(
         self,
@@ -116,16 +73,16 @@ class Watch:
         self.query, self.query_id, self.name, self.running = query, query_id, name, True
         self._gateway, self._settings, self._clock = gateway, settings, clock
         self._controller: Controller | None = None
-        self._pending: _Pending | None = None
         self._recent: deque[ObservedBatch] = deque(maxlen=settings.window)
         self._timed: ObservedBatch | None = None  # the last batch that was no swap's own
         self._ahead = -1  # the newest batch that was seen before it ran
         self._tables: dict[int, Table] = {}  # that routed the recent batches, by epoch
         self._publishing = Backoff(clock)
         self._left_alone = False
+        self._watched: bool | None = None  # whether with a look ahead; None: not watched yet
         self._first_look = True
         self._first_batch: int | None = None
-        self._untold: SwapRecord | None = None
+        self._unlogged: SwapRecord | None = None
         self._why = "no batch with a routed exchange yet"
         if earlier is None:
             self._last = -1
@@ -140,8 +97,10 @@ class Watch:
             self.troubles.absorb({} if earlier._controller is None else earlier._controller.status.errors)
 
     def step(self) -> None:
-        """Takes in the batches committed since the last step. Batches found at the first look are remembered but not acted on:
-        they may be of an earlier run, and a table is published only to a run that has planned a batch."""
+        """Takes in the batches committed since the last step. Batches found at the first look are remembered
+        but not acted on: they may be of an earlier run, and a table is published only to a run that has
+        planned a batch."""
+        self._watch()
         seen = -1
         try:
             seen = self._gateway.newest(self.query_id) if self._settings.wait_ms else -1
@@ -149,9 +108,14 @@ class Watch:
             seen = seen if upcoming is None else upcoming.batch
             for batch in self._fresh():
                 self._take(batch)
-                if not self._first_look and batch.batch > self._ahead:  # else the next one will be seen before it runs, too
+                # A batch that was seen ahead is decided on: the next one will be seen ahead, too.
+                if not self._first_look and batch.batch > self._ahead:
                     self._decide(batch)
-            if upcoming is not None and upcoming.batch > max(self._ahead, self._last) and not self._first_look:
+            if (
+                upcoming is not None
+                and upcoming.batch > max(self._ahead, self._last)
+                and not self._first_look
+            ):
                 self._ahead = upcoming.batch
                 self._decide(upcoming)
             self._first_look = False
@@ -159,9 +123,15 @@ class Watch:
             if self._settings.wait_ms:
                 self._gateway.decided(self.query_id, seen)
 
+    def _watch(self) -> None:
+        """Has the JVM count this run's keys; again only when something about it changes."""
+        if self._watched != self._looks_ahead:
+            self._gateway.watch(self.query, self._settings.wait_ms, self._looks_ahead)
+            self._watched = self._looks_ahead
+
     def _upcoming(self, newest: int) -> ObservedBatch | None:
-        """The batch that is about to be planned, once the one before it is known to be committed: how a swap in it went must be
-        settled first. That commit is news, and leads to another step."""
+        """The batch that is about to be planned, once the one before it is known to be committed: how a swap
+        in it went must be settled first. That commit is news, and leads to another step."""
         found = self._gateway.upcoming(self.query_id) if self._looks_ahead else None
         return found if found is not None and found.batch == newest + 1 else None
 
@@ -170,18 +140,22 @@ class Watch:
         return self._settings.look_ahead and not self._left_alone
 
     def end(self, why: str, look: bool = True) -> None:
-        """The run is over: a last look for batches, then no swap is awaited any more. One that is published keeps its pin, and
-        takes effect when the query is started again."""
+        """The run is over: a last look for batches, then no swap is awaited any more. One that is published
+        keeps its pin, and takes effect when the query is started again."""
         try:
             for batch in self._fresh() if look else ():
                 self._take(batch)
         except Exception as error:
             self.troubles.note(error)
-        if self._pending is not None:
-            why += f"; epoch {self._pending.epoch} waits for batch {self._pending.batch}, should it start again"
-            self._pending = None
-        self._tell_swap()
+        if (pending := self._pending) is not None:
+            why += f"; epoch {pending.epoch} waits for batch {pending.batch}, should it start again"
+        self._log_swap()
         self.running, self._why = False, why
+
+    @property
+    def _pending(self) -> PendingSwap | None:
+        """The swap whose first batch has not been seen yet."""
+        return None if self._controller is None else self._controller.pending
 
     def record(self) -> QueryRecord:
         """All that is known now, as a value."""
@@ -189,14 +163,15 @@ class Watch:
         errors = dict(Counter(self.troubles.counts) + Counter({} if status is None else status.errors))
         epoch, entries = (0, 0) if status is None else (status.epoch, status.entries)
         batches, swaps = tuple(self._batches), tuple(self._swaps)
-        return QueryRecord(self.query_id, self.name, self.running, epoch, entries, self._why, batches, swaps, errors)
+        return QueryRecord(
+            self.query_id, self.name, self.running, epoch, entries, self._why, batches, swaps, errors
+        )
 
-    # -- batches ---------------------------------------------------------------------------------------------------
+    # -- batches ---------------------------------------------------------------------------------------------
 
     def _fresh(self) -> list[ObservedBatch]:
         """New batches in order, each once, whatever the JVM sends again."""
-        settings = self._settings
-        observed = self._gateway.observed(self.query_id, self._last, settings.wait_ms, self._looks_ahead)
+        observed = self._gateway.observed(self.query_id, self._last)
         found = {batch.batch: batch for batch in observed if batch.batch > self._last}
         return [found[number] for number in sorted(found)]
 
@@ -208,11 +183,12 @@ class Watch:
             self._first_batch = batch.batch
         controller = self._controller or self._start(batch)
         own_swap = self._settle(controller, batch)
-        self._batches.append(BatchRecord.of(batch, len(controller.table), self._values))
+        self._batches.append(batch_record(batch, len(controller.table), self._values))
         if not own_swap and batch.rows.any():
-            self._tell_swap()
+            self._log_swap()
         if batch.rows.any() and batch.epoch == controller.table.epoch:
-            # The task times of a swap's own batch hold the migration: its rows are a measure of what is to come, they are not.
+            # The task times of a swap's own batch hold the migration: its rows are a measure of what is to
+            # come, they are not.
             self._recent.append(replace(batch, run_ms=np.full(batch.partitions, -1)) if own_swap else batch)
             self._timed = self._timed if own_swap else batch
             self._tables[batch.epoch] = controller.table
@@ -252,11 +228,15 @@ class Watch:
             return True
         if pending is not None and batch.epoch > pending.epoch:
             self._fail(
-                controller, pending, f"batch {batch.batch} ran under epoch {batch.epoch}, which was published by someone else"
+                controller,
+                pending,
+                f"batch {batch.batch} ran under epoch {batch.epoch}, which was published by someone else",
             )
         elif pending is not None and batch.batch >= pending.batch and batch.rows.any():
             self._fail(controller, pending, f"batch {batch.batch} still ran under epoch {batch.epoch}")
-        if self._pending is None and (batch.epoch > controller.table.epoch or batch.partitions != controller.table.partitions):
+        if self._pending is None and (
+            batch.epoch > controller.table.epoch or batch.partitions != controller.table.partitions
+        ):
             return self._adopt(controller, batch)
         return False
 
@@ -271,7 +251,7 @@ class Watch:
         self._remember(batch, new.epoch, hashes, "published by hand", before, None, self._moved_by(new.epoch))
         return True
 
-    # -- swaps -----------------------------------------------------------------------------------------------------
+    # -- swaps -----------------------------------------------------------------------------------------------
 
     def _decide(self, batch: ObservedBatch) -> None:
         controller, wait = self._controller, self._publishing.seconds_left
@@ -314,21 +294,22 @@ class Watch:
         except Exception as error:
             controller.failed(plan.table.epoch, words_of(error))
             self._publishing.failed()
-            self._left_alone = isinstance(error, QueryError) and REFUSED_FOR_GOOD in str(error)
+            self._left_alone = isinstance(error, QueryError) and not isinstance(error, NotYetError)
             self._why = f"left alone: {error}" if self._left_alone else f"error: {words_of(error)}"
             return
         self._publishing.succeeded()
-        self._pending = _Pending(plan, decision.why, epoch, first)
+        controller.published(epoch, first)
         self._why = f"swapping to epoch {epoch} with batch {first}; {decision.why}"
 
-    def _finish(self, controller: Controller, pending: _Pending, batch: ObservedBatch) -> None:
-        self._pending = None
+    def _finish(self, controller: Controller, pending: PendingSwap, batch: ObservedBatch) -> None:
         moved, usual, plan = self._moved_by(pending.epoch), usual_ms(self._steady()), pending.plan
         longer_ms = 0.0 if usual is None else max(0.0, batch.batch_ms - usual)
         controller.finished(pending.epoch, max(moved.get("exportMs", 0.0), longer_ms) / 1000)
         self._why = f"swapped: epoch {pending.epoch} is in force since batch {batch.batch}; {pending.why}"
         hashes = plan.moves.key_hashes.tolist()
-        self._remember(batch, pending.epoch, hashes, pending.why, plan.imbalance_before, plan.imbalance_after, moved)
+        self._remember(
+            batch, pending.epoch, hashes, pending.why, plan.imbalance_before, plan.imbalance_after, moved
+        )
 
     def _moved_by(self, epoch: int) -> dict[str, Any]:
         """What the JVM recorded of a swap; nothing for a query without state."""
@@ -338,8 +319,7 @@ class Watch:
             self.troubles.note(error)
             return {}
 
-    def _fail(self, controller: Controller, pending: _Pending, why: str) -> None:
-        self._pending = None
+    def _fail(self, controller: Controller, pending: PendingSwap, why: str) -> None:
         controller.failed(pending.epoch, why)
         self._why = f"error: the swap to epoch {pending.epoch} failed: {why}"
 
@@ -356,8 +336,8 @@ class Watch:
         rows = dict(zip(batch.key_hashes.tolist(), batch.key_rows.tolist(), strict=True))
         hottest = sorted(hashes, key=lambda key_hash: -rows.get(key_hash, 0))[:KEPT_KEYS]
         values = tuple(self._values.get(key_hash) for key_hash in hottest)
-        self._tell_swap()
-        self._untold = SwapRecord(
+        self._log_swap()
+        self._unlogged = SwapRecord(
             batch=batch.batch,
             epoch=epoch,
             key_hashes=tuple(hottest),
@@ -373,14 +353,16 @@ class Watch:
             export_ms=moved.get("exportMs"),
             key_values=values if any(value is not None for value in values) else (),
         )
-        self._swaps.append(self._untold)
+        self._swaps.append(self._unlogged)
 
     def _steady(self) -> list[BatchRecord]:
-        """The batches to measure others by: not a run's first, which starts workers and loads classes, if there are more."""
+        """The batches to measure others by: not a run's first, which starts workers and loads classes, if
+        there are more."""
         return [batch for batch in self._batches if batch.batch != self._first_batch] or list(self._batches)
 
-    def _tell_swap(self) -> None:
-        """Logs the last swap once, when the first batch after it shows what it gained, or when there will be none."""
-        if self._untold is not None:
-            log.info("query %s: %s", self.name or self.query_id, self.record().told(self._untold))
-        self._untold = None
+    def _log_swap(self) -> None:
+        """Logs the last swap once, when the first batch after it shows what it gained, or when there will be
+        none."""
+        if self._unlogged is not None:
+            log.info("query %s: %s", self.name or self.query_id, self.record().sentence(self._unlogged))
+        self._unlogged = None

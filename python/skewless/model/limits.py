@@ -36,9 +36,15 @@ class Limits:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise SettingError(f"{name} is {value}. Give a finite number of at least 0.")
-        if isinstance(self.max_entries, bool) or int(self.max_entries) != self.max_entries or self.max_entries < 0:
+        if (
+            isinstance(self.max_entries, bool)
+            or int(self.max_entries) != self.max_entries
+            or self.max_entries < 0
+        ):
             raise SettingError(f"max_entries is {self.max_entries}. Give a whole number of at least 0.")
         if not self.max_bytes >= 0:
-            raise SettingError(f"max_bytes is {self.max_bytes}. Give a number of at least 0, or infinity for no bound.")
+            raise SettingError(
+                f"max_bytes is {self.max_bytes}. Give a number of at least 0, or infinity for no bound."
+            )
         if self.degree < 1 or self.degree & (self.degree - 1):
             raise SettingError(f"degree is {self.degree}. Give a power of two: 1, 2, 4, 8, ...")

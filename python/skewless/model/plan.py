@@ -1,6 +1,7 @@
 """A plan: the next table, the moves that lead to it, and what they are expected to gain and to cost.
 
-Apart from the policies because a plan is a value: it can be shown, refused or replayed without the policy that made it.
+Apart from the policies because a plan is a value: it can be shown, refused or replayed without the policy
+that made it.
 
 >>> moves = Moves.of([7, 8], sources=[1, 0], targets=[0, 1], state_bytes=[100, 50])
 >>> plan = Plan(Table(2, {7: 0, 8: 1}, epoch=1), moves, 0.5, 0.02, seconds=0.01, met=True)
@@ -16,13 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skewless.errors import PolicyError
-from skewless.snapshot import Floats
-from skewless.table import Int32s, Table
+from skewless.model.snapshot import Floats
+from skewless.model.table import Int32s, Table
 
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Four arrays of one length: which key hash goes from which partition to which, with how many bytes of state."""
+    """Four arrays of one length: which key hash goes from which partition to which, with how many bytes of
+    state."""
 
     key_hashes: Int32s
     sources: Int32s
@@ -32,16 +34,23 @@ class Moves:
     def __post_init__(self) -> None:
         arrays = (self.key_hashes, self.sources, self.targets, self.state_bytes)
         if len({len(array) for array in arrays}) != 1:
-            raise PolicyError("the arrays of a plan's moves differ in length. Give source, target and bytes for each key hash.")
+            raise PolicyError(
+                "the arrays of a plan's moves differ in length. Give source, target and bytes for each key "
+                "hash."
+            )
         if np.any(self.sources == self.targets):
             raise PolicyError("a move leads from a partition to itself. Leave out keys that stay.")
         for array in arrays:
             array.setflags(write=False)
 
     @classmethod
-    def of(cls, key_hashes: ArrayLike, sources: ArrayLike, targets: ArrayLike, state_bytes: ArrayLike) -> Moves:
+    def of(
+        cls, key_hashes: ArrayLike, sources: ArrayLike, targets: ArrayLike, state_bytes: ArrayLike
+    ) -> Moves:
         """Moves from arrays or lists of any numeric type; they are copied."""
-        hashes, origins, aims = (np.array(values, dtype=np.int32) for values in (key_hashes, sources, targets))
+        hashes, origins, aims = (
+            np.array(values, dtype=np.int32) for values in (key_hashes, sources, targets)
+        )
         return cls(hashes, origins, aims, np.array(state_bytes, dtype=np.float64))
 
     @classmethod
@@ -54,10 +63,11 @@ class Moves:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a policy proposes. `met` says whether the plan keeps every limit; if not, `reasons` say why, in words.
+    """What a policy proposes. `met` says whether the plan keeps every limit; if not, `reasons` say why, in
+    words.
 
-    `imbalance_before` and `imbalance_after` are max / mean - 1, the second as predicted from the same snapshot; `seconds`
-    is the time that planning took. A plan without moves carries the table it was given.
+    `imbalance_before` and `imbalance_after` are max / mean - 1, the second as predicted from the same
+    snapshot; `seconds` is the time that planning took. A plan without moves carries the table it was given.
     """
 
     table: Table

@@ -1,4 +1,5 @@
-"""What was observed in a window of batches: the tracked keys one by one, the rest as one remainder a partition.
+"""What was observed in a window of batches: the tracked keys one by one, the rest as one remainder a
+partition.
 
 Apart from the table because a snapshot says what the work was, a table where it goes. A policy reads both.
 
@@ -21,17 +22,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skewless.errors import SettingError
-from skewless.table import Int32s, Table
+from skewless.model.table import Int32s, Table
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """One window of observation of one exchange. Build it with `of`; the plain constructor wants sorted, unique hashes.
+    """One window of observation of one exchange. Build it with `of`; the plain constructor wants sorted,
+    unique hashes.
 
-    A cost is seconds of task time in the window (or any unit, as long as it is one unit). `epoch` is the epoch of the
-    table that routed the window; `sources` are the partitions that table gave the tracked keys.
+    A cost is seconds of task time in the window (or any unit, as long as it is one unit). `epoch` is the
+    epoch of the table that routed the window; `sources` are the partitions that table gave the tracked keys.
     """
 
     partitions: int
@@ -49,9 +51,15 @@ class Snapshot:
         for name in ("costs", "state_bytes", "remainder_costs", "remainder_bytes"):
             _check_amounts(name, getattr(self, name))
         if len(self.key_hashes) > 1 and not bool(np.all(self.key_hashes[1:] > self.key_hashes[:-1])):
-            raise SettingError("the key hashes of a snapshot are not sorted and unique. Build snapshots with Snapshot.of.")
-        if len(self.sources) and not (int(self.sources.min()) >= 0 and int(self.sources.max()) < self.partitions):
-            raise SettingError(f"a source is not one of the {self.partitions} partitions. Build snapshots with Snapshot.of.")
+            raise SettingError(
+                "the key hashes of a snapshot are not sorted and unique. Build snapshots with Snapshot.of."
+            )
+        if len(self.sources) and not (
+            int(self.sources.min()) >= 0 and int(self.sources.max()) < self.partitions
+        ):
+            raise SettingError(
+                f"a source is not one of the {self.partitions} partitions. Build snapshots with Snapshot.of."
+            )
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
@@ -71,17 +79,31 @@ class Snapshot:
     ) -> Snapshot:
         """A snapshot of work that `table` routed; keys in any order, those with one hash are added up.
 
-        The rows of a split key are spread already, so its amounts join the remainders of its targets in equal parts.
+        The rows of a split key are spread already, so its amounts join the remainders of its targets in equal
+        parts.
         """
         n = table.partitions
         hashes = _hashes(key_hashes)
         amounts = [_floats("costs", costs, len(hashes)), _floats("state_bytes", state_bytes, len(hashes))]
-        remainders = [_floats("remainder_costs", remainder_costs, n), _floats("remainder_bytes", remainder_bytes, n)]
+        remainders = [
+            _floats("remainder_costs", remainder_costs, n),
+            _floats("remainder_bytes", remainder_bytes, n),
+        ]
         hashes, amounts = _merged(hashes, amounts)
         if table.has_splits:
             hashes, amounts, remainders = _without_splits(table, hashes, amounts, remainders)
         sources = _route(table, hashes)
-        return cls(n, hashes, amounts[0], amounts[1], sources, remainders[0], remainders[1], tuple(batches), table.epoch)
+        return cls(
+            n,
+            hashes,
+            amounts[0],
+            amounts[1],
+            sources,
+            remainders[0],
+            remainders[1],
+            tuple(batches),
+            table.epoch,
+        )
 
     @cached_property
     def loads(self) -> Floats:
@@ -100,15 +122,19 @@ class Snapshot:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Snapshot):
             return NotImplemented
-        return all(np.array_equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        return all(
+            np.array_equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
+        )
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside; compare, never use as a key
 
 
 def imbalance_of(loads: Floats) -> float:
-    """max / mean - 1: 0 is level, 1 means that the heaviest partition has twice the mean; no load at all is level.
+    """max / mean - 1: 0 is level, 1 means that the heaviest partition has twice the mean; no load at all is
+    level.
 
-    One-sided, unlike the paper's |L - mean| / mean: a batch waits for its heaviest partition, never for its lightest.
+    One-sided, unlike the paper's |L - mean| / mean: a batch waits for its heaviest partition, never for its
+    lightest.
 
     >>> imbalance_of(np.array([3.0, 1.0])), imbalance_of(np.array([0.0, 0.0]))
     (0.5, 0.0)
@@ -124,9 +150,13 @@ def _hashes(key_hashes: ArrayLike) -> Int32s:
     if array.dtype == np.int32:
         return array
     if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise SettingError(f"key hashes are of type {array.dtype}. Give 32-bit integers, as Spark's hash computes them.")
+        raise SettingError(
+            f"key hashes are of type {array.dtype}. Give 32-bit integers, as Spark's hash computes them."
+        )
     if array.size and (int(array.min()) < -(1 << 31) or int(array.max()) >= 1 << 31):
-        raise SettingError("a key hash does not fit 32 bits. Use the hash that Spark computes (skewless.key_hash).")
+        raise SettingError(
+            "a key hash does not fit 32 bits. Use the hash that Spark computes (skewless.key_hash)."
+        )
     return array.astype(np.int32)
 
 
@@ -150,14 +180,23 @@ def _check_amounts(name: str, array: Floats) -> None:
     if len(array) and not (float(array.min()) >= 0 and np.isfinite(total)):
         bad = array[~(np.isfinite(array) & (array >= 0))]
         worst = bad[0] if len(bad) else "a sum beyond any float"
-        raise SettingError(f"{name} hold {worst}. Give finite numbers of zero or more; check the cost function.")
+        raise SettingError(
+            f"{name} hold {worst}. Give finite numbers of zero or more; check the cost function."
+        )
 
 
 def _check_shapes(snapshot: Snapshot) -> None:
     if snapshot.partitions < 1:
-        raise SettingError(f"{snapshot.partitions} partitions: a shuffle has at least 1. Give the shuffle's own number.")
+        raise SettingError(
+            f"{snapshot.partitions} partitions: a shuffle has at least 1. Give the shuffle's own number."
+        )
     per_key, per_partition = (len(snapshot.key_hashes),), (snapshot.partitions,)
-    expected: dict[str, tuple[int, ...]] = {"key_hashes": per_key, "costs": per_key, "state_bytes": per_key, "sources": per_key}
+    expected: dict[str, tuple[int, ...]] = {
+        "key_hashes": per_key,
+        "costs": per_key,
+        "state_bytes": per_key,
+        "sources": per_key,
+    }
     expected |= {"remainder_costs": per_partition, "remainder_bytes": per_partition}
     for name, shape in expected.items():
         array: NDArray[Any] = getattr(snapshot, name)
@@ -166,10 +205,12 @@ def _check_shapes(snapshot: Snapshot) -> None:
 
 
 def _merged(hashes: Int32s, amounts: list[Floats]) -> tuple[Int32s, list[Floats]]:
-    """Sorted by hash, the amounts of equal hashes added up; free when the hashes are sorted and unique already."""
+    """Sorted by hash, the amounts of equal hashes added up; free when the hashes are sorted and unique
+    already."""
     if len(hashes) < 2 or bool(np.all(hashes[1:] > hashes[:-1])):
         return hashes.copy(), amounts
-    # Amounts break ties between equal hashes, so that not even the rounding of a sum depends on the order of the keys.
+    # Amounts break ties between equal hashes, so that not even the rounding of a sum depends on the order of
+    # the keys.
     order = np.lexsort((amounts[1], amounts[0], hashes))
     hashes = hashes[order]
     firsts = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
@@ -189,7 +230,8 @@ def _without_splits(
 
 
 def _route(table: Table, hashes: Int32s) -> Int32s:
-    """`table.route` for sorted hashes: looks up the few entries among the many keys instead of the other way round."""
+    """`table.route` for sorted hashes: looks up the few entries among the many keys instead of the other way
+    round."""
     routes = np.mod(hashes, np.int32(table.partitions), dtype=np.int32)
     if len(hashes) and len(table.move_hashes):
         at = np.minimum(np.searchsorted(hashes, table.move_hashes), len(hashes) - 1)

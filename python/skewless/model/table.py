@@ -1,7 +1,7 @@
 """The routing table: key hash -> partition (a move) or several partitions (a split), else hash mod n.
 
-Apart from the rest because it is the one type that Python and the JVM share to the byte; `Table.scala` is its twin and
-`tests/vectors/tables.json` holds the two together.
+Apart from the rest because it is the one type that Python and the JVM share to the byte; `Table.scala` is its
+twin and `tests/vectors/tables.json` holds the two together.
 
 A table for 4 partitions that moves one key hash and splits another:
 
@@ -48,11 +48,20 @@ class Change:
 class Table:
     """An immutable routing table for `partitions` partitions.
 
-    `entries` maps a key hash (32-bit, signed, as Spark's `hash`) to one target or to a sequence of targets. The order of
-    a split's targets is part of the table: it decides which mapper writes where.
+    `entries` maps a key hash (32-bit, signed, as Spark's `hash`) to one target or to a sequence of targets.
+    The order of a split's targets is part of the table: it decides which mapper writes where.
     """
 
-    __slots__ = ("_bytes", "epoch", "move_hashes", "move_targets", "partitions", "split_hashes", "split_offsets", "split_targets")
+    __slots__ = (
+        "_bytes",
+        "epoch",
+        "move_hashes",
+        "move_targets",
+        "partitions",
+        "split_hashes",
+        "split_offsets",
+        "split_targets",
+    )
 
     epoch: int
     partitions: int
@@ -62,7 +71,9 @@ class Table:
     split_offsets: Int32s
     split_targets: Int32s
 
-    def __init__(self, partitions: int, entries: Mapping[int, int | Sequence[int]] | None = None, epoch: int = 0) -> None:
+    def __init__(
+        self, partitions: int, entries: Mapping[int, int | Sequence[int]] | None = None, epoch: int = 0
+    ) -> None:
         moves: list[tuple[int, int]] = []
         splits: list[tuple[int, Sequence[int]]] = []
         for key_hash, target in (entries or {}).items():
@@ -95,7 +106,10 @@ class Table:
         hashes = np.asarray(key_hashes, dtype=np.int64).ravel()
         target_array = np.asarray(targets, dtype=np.int64).ravel()
         if len(hashes) != len(target_array):
-            raise TableError(f"{len(hashes)} key hashes but {len(target_array)} targets. Give one target for each key hash.")
+            raise TableError(
+                f"{len(hashes)} key hashes but {len(target_array)} targets. Give one target for each key "
+                "hash."
+            )
         order = np.argsort(hashes, kind="stable")
         none = np.array([], dtype=np.int64)
         table = cls.__new__(cls)
@@ -130,11 +144,17 @@ class Table:
     def __reduce__(self) -> tuple[object, ...]:
         return _decode, (self.encode(),)
 
-    # -- routing ---------------------------------------------------------------------------------------------------
+    # -- routing ---------------------------------------------------------------------------------------------
 
-    def route(self, key_hashes: ArrayLike, map_partition: int = 0, mappers: int = 1, contents: ArrayLike | None = None) -> Int32s:
-        """The partition of each key hash. The last three arguments matter to split keys only: which mapper of how many
-        writes the row, and a hash of the row's content (see `slot`)."""
+    def route(
+        self,
+        key_hashes: ArrayLike,
+        map_partition: int = 0,
+        mappers: int = 1,
+        contents: ArrayLike | None = None,
+    ) -> Int32s:
+        """The partition of each key hash. The last three arguments matter to split keys only: which mapper of
+        how many writes the row, and a hash of the row's content (see `slot`)."""
         hashes = np.asarray(key_hashes, dtype=np.int32).ravel()
         routes = (hashes.astype(np.int64) % self.partitions).astype(np.int32)
         found, at = _find(self.move_hashes, hashes)
@@ -144,7 +164,9 @@ class Table:
             start = self.split_offsets[at]
             width = self.split_offsets[at + 1] - start
             content = None if contents is None else np.asarray(contents, dtype=np.int32).ravel()[found]
-            routes[found] = self.split_targets[start + slot(hashes[found], map_partition, mappers, width, content)]
+            routes[found] = self.split_targets[
+                start + slot(hashes[found], map_partition, mappers, width, content)
+            ]
         return routes
 
     def targets(self, key_hash: int) -> tuple[int, ...]:
@@ -162,7 +184,7 @@ class Table:
             return tuple(int(t) for t in self.split_targets[first:end])
         return (int(key_hash) % self.partitions,)
 
-    # -- content ---------------------------------------------------------------------------------------------------
+    # -- content ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.move_hashes) + len(self.split_hashes)
@@ -182,12 +204,19 @@ class Table:
     def with_epoch(self, epoch: int) -> Table:
         """The same routes under another epoch."""
         table = Table.__new__(Table)
-        arrays = (self.move_hashes, self.move_targets, self.split_hashes, self.split_offsets, self.split_targets)
+        arrays = (
+            self.move_hashes,
+            self.move_targets,
+            self.split_hashes,
+            self.split_offsets,
+            self.split_targets,
+        )
         table._fill(epoch, self.partitions, *(array.astype(np.int64) for array in arrays))
         return table
 
     def updated(self, changes: Iterable[Change]) -> Table:
-        """This table with each change's `after` in force; an entry that only repeats plain hashing is dropped.
+        """This table with each change's `after` in force; an entry that only repeats plain hashing is
+        dropped.
 
         >>> old, new = Table(4, {1: 3}), Table(4, {2: 0, 5: (1, 2)})
         >>> old.updated(diff(old, new)) == new
@@ -201,15 +230,25 @@ class Table:
                 entries[change.key_hash] = change.after
         return Table(self.partitions, entries, self.epoch)
 
-    # -- bytes -----------------------------------------------------------------------------------------------------
+    # -- bytes -----------------------------------------------------------------------------------------------
 
     def encode(self) -> bytes:
         """The table as bytes: the same for equal tables, in either language."""
         if self._bytes is None:
             counts = _COUNTS.pack(
-                self.epoch, self.partitions, len(self.move_hashes), len(self.split_hashes), len(self.split_targets)
+                self.epoch,
+                self.partitions,
+                len(self.move_hashes),
+                len(self.split_hashes),
+                len(self.split_targets),
             )
-            arrays = (self.move_hashes, self.move_targets, self.split_hashes, np.diff(self.split_offsets), self.split_targets)
+            arrays = (
+                self.move_hashes,
+                self.move_targets,
+                self.split_hashes,
+                np.diff(self.split_offsets),
+                self.split_targets,
+            )
             body = counts + b"".join(array.astype("<i4").tobytes() for array in arrays)
             self._bytes = _HEADER.pack(MAGIC, FORMAT_VERSION, len(body), hashlib.sha256(body).digest()) + body
         return self._bytes
@@ -219,17 +258,31 @@ class Table:
         """Reads `encode`'s bytes back; anything else is a TableError, found before memory is taken for it."""
         body = _body(data)
         if len(body) < _COUNTS.size:
-            raise TableError(f"a table's body has at least {_COUNTS.size} bytes, this one {len(body)}. The bytes are damaged.")
-        epoch, partitions, moves, splits, targets = _COUNTS.unpack_from(body)
-        if min(moves, splits, targets) < 0 or _COUNTS.size + 4 * (2 * moves + 2 * splits + targets) != len(body):
             raise TableError(
-                f"a table of {moves} moves, {splits} splits and {targets} split targets does not take {len(body)} bytes. "
+                f"a table's body has at least {_COUNTS.size} bytes, this one {len(body)}. The bytes are "
+                "damaged."
+            )
+        epoch, partitions, moves, splits, targets = _COUNTS.unpack_from(body)
+        if min(moves, splits, targets) < 0 or _COUNTS.size + 4 * (2 * moves + 2 * splits + targets) != len(
+            body
+        ):
+            raise TableError(
+                f"a table of {moves} moves, {splits} splits and {targets} split targets does not take "
+                f"{len(body)} bytes. "
                 "The bytes are damaged, or were not written by Skewless."
             )
         rest = np.frombuffer(body, dtype="<i4", offset=_COUNTS.size).astype(np.int64)
         parts = np.split(rest, np.cumsum([moves, moves, splits, splits]))
         table = cls.__new__(cls)
-        table._fill(epoch, partitions, parts[0], parts[1], parts[2], np.concatenate([[0], np.cumsum(parts[3])]), parts[4])
+        table._fill(
+            epoch,
+            partitions,
+            parts[0],
+            parts[1],
+            parts[2],
+            np.concatenate([[0], np.cumsum(parts[3])]),
+            parts[4],
+        )
         return table
 
     @classmethod
@@ -237,7 +290,9 @@ class Table:
         """A table from a file that holds `encode`'s bytes; an error names the file."""
         path = Path(path)
         if path.stat().st_size > MAX_BODY_BYTES + _HEADER.size:
-            raise TableError(f"{path}: {path.stat().st_size} bytes is more than any table takes. Is this a table file?")
+            raise TableError(
+                f"{path}: {path.stat().st_size} bytes is more than any table takes. Is this a table file?"
+            )
         try:
             return cls.decode(path.read_bytes())
         except TableError as error:
@@ -267,7 +322,8 @@ def diff(old: Table, new: Table) -> list[Change]:
     """
     if old.partitions != new.partitions:
         raise TableError(
-            f"a table for {old.partitions} partitions cannot be compared with one for {new.partitions}: plain hashing itself "
+            f"a table for {old.partitions} partitions cannot be compared with one for {new.partitions}: "
+            "plain hashing itself "
             "differs between them. Compare tables of one query."
         )
     before, after = dict(old), dict(new)
@@ -287,7 +343,8 @@ def compose(first: Iterable[Change], second: Iterable[Change]) -> list[Change]:
         earlier = steps.get(change.key_hash)
         if earlier is not None and earlier.after != change.before:
             raise TableError(
-                f"key hash {change.key_hash} goes to {earlier.after} in the first step but leaves {change.before} in the second. "
+                f"key hash {change.key_hash} goes to {earlier.after} in the first step but leaves "
+                f"{change.before} in the second. "
                 "Compose steps in the order in which they were made."
             )
         before = change.before if earlier is None else earlier.before
@@ -295,10 +352,13 @@ def compose(first: Iterable[Change], second: Iterable[Change]) -> list[Change]:
     return [steps[h] for h in sorted(steps) if steps[h].before != steps[h].after]
 
 
-def slot(key_hashes: Int32s, map_partition: int, mappers: int, widths: Int32s, contents: Int32s | None) -> Int32s:
-    """Which of its `widths` targets a row of a split key takes: a function of key, map partition and content alone, so
-    that a retried task writes every row where the first attempt did. With at least as many mappers as targets the
-    mappers take turns; with fewer, the row's content decides (None: it may not, and the mappers take turns all the same)."""
+def slot(
+    key_hashes: Int32s, map_partition: int, mappers: int, widths: Int32s, contents: Int32s | None
+) -> Int32s:
+    """Which of its `widths` targets a row of a split key takes: a function of key, map partition and content
+    alone, so that a retried task writes every row where the first attempt did. With at least as many mappers
+    as targets the mappers take turns; with fewer, the row's content decides (None: it may not, and the
+    mappers take turns all the same)."""
     turn = ((_mix(key_hashes) & np.uint32(0x7FFFFFFF)).astype(np.int64) + map_partition) % widths
     if contents is None:
         return turn.astype(np.int32)
@@ -309,7 +369,8 @@ def slot(key_hashes: Int32s, map_partition: int, mappers: int, widths: Int32s, c
 
 
 def _decode(data: bytes) -> Table:
-    """`Table.decode` as a plain function: PySpark's pickler takes a class method by value, with all of this module."""
+    """`Table.decode` as a plain function: PySpark's pickler takes a class method by value, with all of this
+    module."""
     return Table.decode(data)
 
 
@@ -338,19 +399,28 @@ def _frozen(values: NDArray[np.int64]) -> Int32s:
 
 def _body(data: bytes) -> bytes:
     if len(data) < _HEADER.size:
-        raise TableError(f"a table has at least {_HEADER.size} bytes, this one {len(data)}. The bytes are cut short.")
+        raise TableError(
+            f"a table has at least {_HEADER.size} bytes, this one {len(data)}. The bytes are cut short."
+        )
     magic, version, length, digest = _HEADER.unpack_from(data)
     if magic != MAGIC:
-        raise TableError(f"these bytes start with {magic!r}, a table with {MAGIC!r}. They were not written by Skewless.")
+        raise TableError(
+            f"these bytes start with {magic!r}, a table with {MAGIC!r}. They were not written by Skewless."
+        )
     if version != FORMAT_VERSION:
         raise TableError(
-            f"the table is of format {version}, this release reads {FORMAT_VERSION}. Use the Skewless that wrote it."
+            f"the table is of format {version}, this release reads {FORMAT_VERSION}. Use the Skewless that "
+            "wrote it."
         )
     if length > MAX_BODY_BYTES or length != len(data) - _HEADER.size:
-        raise TableError(f"the table declares {length} bytes but {len(data) - _HEADER.size} follow. The bytes are damaged.")
+        raise TableError(
+            f"the table declares {length} bytes but {len(data) - _HEADER.size} follow. The bytes are damaged."
+        )
     body = data[_HEADER.size :]
     if hashlib.sha256(body).digest() != digest:
-        raise TableError("the table's digest does not match its bytes. They were changed after they were written.")
+        raise TableError(
+            "the table's digest does not match its bytes. They were changed after they were written."
+        )
     return body
 
 
@@ -364,13 +434,18 @@ def _check(
     split_targets: NDArray[np.int64],
 ) -> None:
     if not 1 <= partitions <= MAX_PARTITIONS:
-        raise TableError(f"{partitions} partitions: a shuffle has 1 to {MAX_PARTITIONS}. Give the shuffle's own number.")
+        raise TableError(
+            f"{partitions} partitions: a shuffle has 1 to {MAX_PARTITIONS}. Give the shuffle's own number."
+        )
     if not 0 <= epoch < 1 << 63:
         raise TableError(f"epoch {epoch} is not a count. Epochs start at 0 and are given out by publish.")
     hashes = np.concatenate([move_hashes, split_hashes])
     outside = hashes[(hashes < -(1 << 31)) | (hashes >= 1 << 31)]
     if len(outside):
-        raise TableError(f"key hash {outside[0]} does not fit 32 bits. Use the hash that Spark computes (skewless.key_hash).")
+        raise TableError(
+            f"key hash {outside[0]} does not fit 32 bits. Use the hash that Spark computes "
+            "(skewless.key_hash)."
+        )
     values, counts = np.unique(hashes, return_counts=True)
     if np.any(counts > 1):
         raise TableError(f"key hash {values[counts > 1][0]} has two entries. Give each key hash one entry.")
@@ -378,11 +453,16 @@ def _check(
         raise TableError("the entries are not in order of key hash. The bytes were not written by Skewless.")
     widths = np.diff(split_offsets)
     if np.any(widths < 2) or len(split_targets) != split_offsets[-1]:
-        raise TableError("an entry has an empty target list, or lists do not add up. Give each entry at least one target.")
+        raise TableError(
+            "an entry has an empty target list, or lists do not add up. Give each entry at least one target."
+        )
     targets = np.concatenate([move_targets, split_targets])
     bad = targets[(targets < 0) | (targets >= partitions)]
     if len(bad):
-        raise TableError(f"target {bad[0]} is not a partition: there are {partitions}, numbered from 0. Correct the target.")
+        raise TableError(
+            f"target {bad[0]} is not a partition: there are {partitions}, numbered from 0. Correct the "
+            "target."
+        )
     owner = np.repeat(np.arange(len(widths)), widths)
     if len(np.unique(owner * np.int64(partitions) + split_targets)) != len(split_targets):
         raise TableError("a split lists one target twice. List each target once.")

@@ -10,17 +10,19 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from skewless.errors import ColumnError, SettingError
-from skewless.gateway import Gateway
 from skewless.operators.repartition import key_columns
+from skewless.spark.gateway import Gateway
 
 if TYPE_CHECKING:
     from skewless.simulate.advise import Advice
-    from skewless.simulate.streams import Stream
+    from skewless.simulate.streams.stream import Stream
 
 
-def advise(df: DataFrame, *columns: str | Column, workers: int, operator: str = "atomic", rows: int = 1_000_000) -> Advice:
-    """Which routing scheme suits the keys of `df`, and what it would gain. At most `rows` keys are read to the driver, in the
-    order in which Spark gives them: sort by time first if the order matters.
+def advise(
+    df: DataFrame, *columns: str | Column, workers: int, operator: str = "atomic", rows: int = 1_000_000
+) -> Advice:
+    """Which routing scheme suits the keys of `df`, and what it would gain. At most `rows` keys are read to
+    the driver, in the order in which Spark gives them: sort by time first if the order matters.
 
         print(skewless.advise(spark.table("events").orderBy("time"), "user", workers=32))
     """
@@ -29,12 +31,17 @@ def advise(df: DataFrame, *columns: str | Column, workers: int, operator: str = 
     return advise_keys(key_stream(df, *columns, rows=rows), workers, operator)
 
 
-def key_stream(df: DataFrame, *columns: str | Column, rows: int = 1_000_000, label: str = "DataFrame") -> Stream:
+def key_stream(
+    df: DataFrame, *columns: str | Column, rows: int = 1_000_000, label: str = "DataFrame"
+) -> Stream:
     """The keys of a DataFrame as a stream for the simulator, hashed by Spark."""
-    from skewless.simulate.streams import Numbered
+    from skewless.simulate.streams.stream import Numbered
 
     if df.isStreaming:
-        raise SettingError("advise reads stored rows, and this DataFrame is a stream. Give it a sample of what the stream read.")
+        raise SettingError(
+            "advise reads stored rows, and this DataFrame is a stream. Give it a sample of what the stream "
+            "read."
+        )
     if rows < 1:
         raise SettingError(f"rows is {rows}; at least one row is needed.")
     hashes, names = _keys(df, key_columns(columns), rows)

@@ -7,21 +7,22 @@ from collections.abc import Hashable
 from pyspark.rdd import portable_hash
 
 from skewless.errors import TableError
-from skewless.table import Table
+from skewless.model.table import Table
 
 
 class RoutedPartitioner:
     """A partition function: `rdd.partitionBy(table.partitions, RoutedPartitioner(table))`.
 
-    The key hash is PySpark's `portable_hash`, folded to 32 bits for the table; a key without an entry goes where PySpark puts it.
-    Equal when its table is equal, so PySpark sees two RDDs routed alike as partitioned alike. A table with splits is refused: an
-    RDD's partitioner promises that a key sits in one partition.
+    The key hash is PySpark's `portable_hash`, folded to 32 bits for the table; a key without an entry goes
+    where PySpark puts it. Equal when its table is equal, so PySpark sees two RDDs routed alike as partitioned
+    alike. A table with splits is refused: an RDD's partitioner promises that a key sits in one partition.
     """
 
     def __init__(self, table: Table) -> None:
         if table.has_splits:
             raise TableError(
-                "a table with splits cannot partition an RDD: Spark takes a partitioner as a promise that a key sits in one "
+                "a table with splits cannot partition an RDD: Spark takes a partitioner as a promise that a "
+                "key sits in one "
                 "partition. Use moves only, or skewless.repartition on a DataFrame."
             )
         self.table = table
@@ -40,13 +41,14 @@ class RoutedPartitioner:
 
 
 def rdd_key_hash(key: Hashable) -> int:
-    """What a table for Python RDDs is keyed on. Ask the executors, where Spark fixes the seed that a string's hash depends on:
-    `rdd.keys().distinct().map(lambda key: (key, rdd_key_hash(key)))`."""
+    """What a table for Python RDDs is keyed on. Ask the executors, where Spark fixes the seed that a string's
+    hash depends on: `rdd.keys().distinct().map(lambda key: (key, rdd_key_hash(key)))`."""
     return _fold(portable_hash(key))
 
 
 def _fold(portable: int) -> int:
-    """PySpark's 64-bit hash as signed 32 bits; small hashes, such as those of small integers, stay themselves.
+    """PySpark's 64-bit hash as signed 32 bits; small hashes, such as those of small integers, stay
+    themselves.
 
     >>> _fold(5), _fold(-1), _fold(1 << 31)
     (5, -1, -2147483648)

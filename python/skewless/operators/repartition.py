@@ -6,26 +6,34 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from skewless.errors import ColumnError, SettingError, TableError
-from skewless.gateway import Gateway
-from skewless.table import Table
+from skewless.model.table import Table
+from skewless.spark.gateway import Gateway
 
 
-def repartition(df: DataFrame, partitions: int, *columns: str | Column, table: Table | None = None) -> DataFrame:
+def repartition(
+    df: DataFrame, partitions: int, *columns: str | Column, table: Table | None = None
+) -> DataFrame:
     """`df.repartition(partitions, *columns)`, routed by `table`.
 
-    Without a table a stream takes the one that was published for its query, batch by batch, and anything else is hashed as by
-    Spark. With moves only, a later `groupBy` on the key needs no other shuffle; with splits it shuffles again and stays right.
+    Without a table a stream takes the one that was published for its query, batch by batch, and anything else
+    is hashed as by Spark. With moves only, a later `groupBy` on the key needs no other shuffle; with splits
+    it shuffles again and stays right.
     """
     if isinstance(partitions, bool) or not isinstance(partitions, int):
-        raise SettingError(f"partitions is {partitions!r}; it takes a whole number: repartition(df, 8, 'key').")
+        raise SettingError(
+            f"partitions is {partitions!r}; it takes a whole number: repartition(df, 8, 'key')."
+        )
     if table is not None and not isinstance(table, Table):
         raise TableError(f"table is a {type(table).__name__}; it takes a skewless.Table.")
     gateway = Gateway(df.sparkSession)
-    return gateway.repartition(df, partitions, key_columns(columns), None if table is None else table.encode())
+    return gateway.repartition(
+        df, partitions, key_columns(columns), None if table is None else table.encode()
+    )
 
 
 def key_hash(*columns: str | Column, spark: SparkSession | None = None) -> Column:
-    """The 32-bit hash that Spark partitions these columns by, as a column: what a table's entries are keyed on.
+    """The 32-bit hash that Spark partitions these columns by, as a column: what a table's entries are keyed
+    on.
 
     The same as `F.hash` for ordinary types, and right for collated strings too.
     """

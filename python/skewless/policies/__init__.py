@@ -1,8 +1,8 @@
 """The policies by name: pure functions from (snapshot, table, limits) to a plan.
 
 >>> from skewless.policies import Limits, get
->>> from skewless.snapshot import Snapshot
->>> from skewless.table import Table
+>>> from skewless.model.snapshot import Snapshot
+>>> from skewless.model.table import Table
 >>> table = Table(2)
 >>> plan = get("mixed")(Snapshot.of(table, [0, 2], [1.0, 1.0]), table, Limits(max_imbalance=0.02))
 >>> plan.imbalance_before, plan.imbalance_after, plan.table.route([0, 2])
@@ -14,20 +14,22 @@ from __future__ import annotations
 from typing import Protocol
 
 from skewless.errors import PolicyError
-from skewless.plan import Plan
+from skewless.model.limits import Limits
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies.compact import compact
-from skewless.policies.limits import Limits
 from skewless.policies.llfd import llfd
 from skewless.policies.min_mig import min_mig
 from skewless.policies.min_table import min_table
 from skewless.policies.mixed import mixed, mixed_bf
+from skewless.policies.problem import Items, Problem, pose
 from skewless.policies.readj import readj
+from skewless.policies.settle import settle
 from skewless.policies.simple import simple
 from skewless.policies.take_back import take_back
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
-__all__ = ["Limits", "Policy", "get", "names"]
+__all__ = ["Items", "Limits", "Plan", "Policy", "Problem", "get", "names", "pose", "register", "settle"]
 
 
 class Policy(Protocol):
@@ -49,6 +51,26 @@ _POLICIES: dict[str, Policy] = {
 }
 
 
+def register(name: str, policy: Policy) -> Policy:
+    """Makes a policy known by name, to `skewless.balance` and to the simulator; a name is given once.
+
+    >>> def stay(snapshot, table, limits):
+    ...     problem = pose(snapshot, table, limits)
+    ...     return settle(problem, problem.items.sources)
+    >>> register("stay", stay) is get("stay")
+    True
+    >>> _ = _POLICIES.pop("stay")
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise PolicyError(f"a policy cannot be called {name!r}. Use letters, digits and underscores.")
+    if not callable(policy):
+        raise PolicyError(f"policy {name!r} is a {type(policy).__name__}. Give a function.")
+    if name in _POLICIES and _POLICIES[name] is not policy:
+        raise PolicyError(f"there is a policy {name!r} already. Choose another name.")
+    _POLICIES[name] = policy
+    return policy
+
+
 def names() -> tuple[str, ...]:
     """Every name that `get` knows."""
     return tuple(sorted(_POLICIES))
@@ -59,7 +81,8 @@ def get(name: str) -> Policy:
 
     >>> get("magic")
     Traceback (most recent call last):
-    skewless.errors.PolicyError: there is no policy 'magic'. Choose one of: compact, llfd, min_mig, min_table, mixed, \
+    skewless.errors.PolicyError: there is no policy 'magic'. Choose one of: compact, llfd, min_mig, min_table,
+    mixed, \
 mixed_bf, readj, simple, take_back.
     """
     if name not in _POLICIES:

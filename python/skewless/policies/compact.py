@@ -1,11 +1,14 @@
-"""Mixed over the compact form (section IV): like keys become one record with a number, the plan is mapped back to keys.
+"""Mixed over the compact form (section IV): like keys become one record with a number, the plan is mapped
+back to keys.
 
 Apart from Mixed because it trades exactness for fewer things to decide on. A record is the paper's vector
-(d', d, d^h, v_c, v_S, #): next partition, partition now, partition by hash, cost, state bytes, number of keys. Here d' is
-`starts` of a record and the target of a placement, the other five are the columns of `Items`.
+(d', d, d^h, v_c, v_S, #): next partition, partition now, partition by hash, cost, state bytes, number of
+keys. Here d' is `starts` of a record and the target of a placement, the other five are the columns of
+`Items`.
 
-Costs and states are made alike by HLHE: multiples of `degree` above it, powers of two below. The paper's rule ("positive:
-take the larger") misses its own example by one; choosing what keeps the accumulated deviation smallest meets it:
+Costs and states are made alike by HLHE: multiples of `degree` above it, powers of two below. The paper's rule
+("positive: take the larger") misses its own example by one; choosing what keeps the accumulated deviation
+smallest meets it:
 
 >>> discretise(np.array([8, 6, 3, 2, 2, 1, 1, 1, 1, 1.0]), degree=4)
 array([8., 4., 4., 2., 2., 2., 1., 1., 1., 1.])
@@ -17,14 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewless.plan import Plan
-from skewless.policies.limits import Limits
+from skewless.model.limits import Limits
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Floats, Snapshot
+from skewless.model.table import Table
 from skewless.policies.llfd import assign, ceilings, level, reachable, seat
 from skewless.policies.problem import Ints, Items, Problem, pose
 from skewless.policies.settle import entries_of, settle
 from skewless.policies.simple import better_of
-from skewless.snapshot import Floats, Snapshot
-from skewless.table import Table
 
 
 def compact(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
@@ -44,12 +47,15 @@ def compact(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
         over = entries_of(problem, targets) - problem.entries
         if over <= 0 or back == len(order):
             return better_of(settle(problem, targets), problem, reachable(problem))
-        back = _records_for(records, order, _keys(records, order[:back]) + max(over, _keys(records, order[:back])))
+        back = _records_for(
+            records, order, _keys(records, order[:back]) + max(over, _keys(records, order[:back]))
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """The compact form: records as items, and the keys of record r, highest priority first, at members[bounds[r]:...]."""
+    """The compact form: records as items, and the keys of record r, highest priority first, at
+    members[bounds[r]:...]."""
 
     items: Items
     members: Ints
@@ -57,7 +63,8 @@ class Records:
 
 
 def gather(problem: Problem) -> Records:
-    """Groups the keys that agree in partition, home, discretised cost and discretised state; giants stay single keys."""
+    """Groups the keys that agree in partition, home, discretised cost and discretised state; giants stay
+    single keys."""
     light = np.flatnonzero(~problem.giants)
     items = problem.items.at(light)
     costs = discretise(items.costs, problem.limits.degree)
@@ -69,12 +76,15 @@ def gather(problem: Problem) -> Records:
     firsts = np.flatnonzero(first)
     bounds = np.append(firsts, len(order))
     heads = order[firsts]
-    records = Items(costs[heads], state_bytes[heads], np.diff(bounds), items.sources[heads], items.homes[heads])
+    records = Items(
+        costs[heads], state_bytes[heads], np.diff(bounds), items.sources[heads], items.homes[heads]
+    )
     return Records(records, light[order], bounds)
 
 
 def discretise(values: Floats, degree: int) -> Floats:
-    """HLHE (section IV-B): each value replaced by a representative, so that the sum of all deviates as little as can be.
+    """HLHE (section IV-B): each value replaced by a representative, so that the sum of all deviates as little
+    as can be.
 
     The smallest positive value counts as 1. Zero stays zero.
     """
@@ -83,7 +93,9 @@ def discretise(values: Floats, degree: int) -> Floats:
     if not len(positive):
         return result
     ordered = positive[np.argsort(-values[positive], kind="stable")]
-    unit = max(float(values[ordered[-1]]), float(values[ordered[0]]) * 2.0**-40)  # what is lighter still is dust
+    unit = max(
+        float(values[ordered[-1]]), float(values[ordered[0]]) * 2.0**-40
+    )  # what is lighter still is dust
     scaled = np.maximum(values[ordered] / unit, 1.0)
     low, high = _candidates(scaled, degree)
     result[ordered] = unit * np.array(_choose(scaled.tolist(), low.tolist(), high.tolist()))
@@ -101,7 +113,8 @@ def _candidates(scaled: Floats, degree: int) -> tuple[Floats, Floats]:
 
 
 def _choose(scaled: list[float], low: list[float], high: list[float]) -> list[float]:
-    """One of two representatives each, heaviest value first, keeping |sum of value - representative| smallest."""
+    """One of two representatives each, heaviest value first, keeping |sum of value - representative|
+    smallest."""
     chosen, deviation = [], 0.0
     for value, below, above in zip(scaled, low, high, strict=True):
         under, over = deviation + value - below, deviation + value - above

@@ -1,15 +1,15 @@
-"""Least-Load Fit Decreasing (section III-A, Algorithm 1): the heaviest candidate goes to the least loaded partition that
-accepts it, if need be in exchange for lighter keys.
+"""Least-Load Fit Decreasing (section III-A, Algorithm 1): the heaviest candidate goes to the least loaded
+partition that accepts it, if need be in exchange for lighter keys.
 
-Apart from the policies that call it because it is their common third phase; it is also a policy of its own. Items come in
-groups of like keys (`counts`), so that the same code serves single keys and the compact form.
+Apart from the policies that call it because it is their common third phase; it is also a policy of its own.
+Items come in groups of like keys (`counts`), so that the same code serves single keys and the compact form.
 
-Where the paper leaves a choice: a partition accepts at `<=` its ceiling; loads are the current ones; ties go to the
-smaller number; an exchange takes the shortest prefix in order of priority that makes room. Keys heavier than the ceiling
-(or than what fixed load leaves of it) are seated beforehand and never tossed about.
+Where the paper leaves a choice: a partition accepts at `<=` its ceiling; loads are the current ones; ties go
+to the smaller number; an exchange takes the shortest prefix in order of priority that makes room. Keys
+heavier than the ceiling (or than what fixed load leaves of it) are seated beforehand and never tossed about.
 
-Why it ends: a candidate pushes out strictly lighter keys only, and candidates are taken heaviest first. So each key is
-placed at most once, and a placed key is never pushed out again.
+Why it ends: a candidate pushes out strictly lighter keys only, and candidates are taken heaviest first. So
+each key is placed at most once, and a placed key is never pushed out again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skewless.plan import Plan
-from skewless.policies.limits import Limits
+from skewless.model.limits import Limits
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Floats, Snapshot
+from skewless.model.table import Table
 from skewless.policies.problem import Bools, Ints, Items, Problem, pose
 from skewless.policies.settle import settle
 from skewless.policies.simple import better_of
-from skewless.snapshot import Floats, Snapshot
-from skewless.table import Table
 
 
 def llfd(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
@@ -56,8 +56,8 @@ def level(problem: Problem, starts: Ints, priority: Floats) -> Ints:
 def seat(problem: Problem, giants: Bools, starts: Ints) -> tuple[Ints, Floats]:
     """The starts with the giants seated, and what then can no longer leave each partition.
 
-    Keeps every giant where it is, unless another partition would carry less under it by more than the tolerance:
-    two giants part, but one that has a partition to itself never moves for nothing.
+    Keeps every giant where it is, unless another partition would carry less under it by more than the
+    tolerance: two giants part, but one that has a partition to itself never moves for nothing.
     """
     seats = starts.copy()
     floor = problem.fixed.copy()
@@ -71,19 +71,23 @@ def seat(problem: Problem, giants: Bools, starts: Ints) -> tuple[Ints, Floats]:
 
 
 def ceilings(problem: Problem, floor: Floats) -> Floats:
-    """How high each partition may be filled: L_max, or the same tolerance above what can never leave the partition."""
+    """How high each partition may be filled: L_max, or the same tolerance above what can never leave the
+    partition."""
     return np.maximum(problem.ceiling, (1.0 + problem.limits.max_imbalance) * floor) + problem.slack
 
 
 def reachable(problem: Problem) -> float:
-    """The imbalance that is as good as can be asked for: max_imbalance, or the tolerance above the highest floor."""
+    """The imbalance that is as good as can be asked for: max_imbalance, or the tolerance above the highest
+    floor."""
     if problem.mean == 0:
         return 0.0
     _, floor = seat(problem, problem.giants, problem.items.sources)
     return float(ceilings(problem, floor).max()) / problem.mean - 1.0
 
 
-def assign(items: Items, starts: Ints, priority: Floats, floor: Floats, ceilings: Floats) -> list[tuple[int, int, int]]:
+def assign(
+    items: Items, starts: Ints, priority: Floats, floor: Floats, ceilings: Floats
+) -> list[tuple[int, int, int]]:
     """Which keys go where: (item, target, how many of its keys); keys that are not named stay at their start.
 
     `floor` is the load that cannot leave each partition; items of count 0 are part of it.
@@ -118,7 +122,8 @@ class _Work:
         return cls(items, ceilings, loads, items.counts.copy(), rows)
 
     def take(self, partition: int, excess: float, lighter_than: float) -> bool:
-        """Makes the shortest prefix of the partition's lighter keys that weighs `excess` candidates, if there is one.
+        """Makes the shortest prefix of the partition's lighter keys that weighs `excess` candidates, if there
+        is one.
 
         Without a bound on the weight (phase II) all that there is will do.
         """
@@ -146,7 +151,8 @@ class _Work:
         self.pending[item] = self.pending.get(item, 0) + units
 
     def place_heaviest(self) -> None:
-        """Algorithm 1, lines 3-8, for the heaviest candidate; as many of its like as the loop would place in a row."""
+        """Algorithm 1, lines 3-8, for the heaviest candidate; as many of its like as the loop would place in
+        a row."""
         _, item = heapq.heappop(self.candidates)
         cost, units = float(self.items.costs[item]), self.pending.pop(item)
         target = int(np.argmin(self.loads))
@@ -161,7 +167,8 @@ class _Work:
             heapq.heappush(self.candidates, (-cost, item))
 
     def _run_length(self, target: int, cost: float, units: int) -> int:
-        """How many like keys go to the least loaded partition before another one is less loaded, or it is full."""
+        """How many like keys go to the least loaded partition before another one is less loaded, or it is
+        full."""
         if units == 1 or cost == 0:
             return units
         others = np.delete(self.loads, target)

@@ -1,18 +1,19 @@
-"""MinMig (section III-B, Algorithm 3): no entry is taken back; keys with much cost for each byte of state move first.
+"""MinMig (section III-B, Algorithm 3): no entry is taken back; keys with much cost for each byte of state
+move first.
 
 Apart from MinTable, its opposite: this one lets the table grow.
 """
 
 from __future__ import annotations
 
-from skewless.plan import Plan
-from skewless.policies.limits import Limits
+from skewless.model.limits import Limits
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies.llfd import level, reachable
 from skewless.policies.problem import pose
 from skewless.policies.settle import settle
 from skewless.policies.simple import better_of
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def min_mig(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:

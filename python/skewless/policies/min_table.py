@@ -1,18 +1,19 @@
-"""MinTable (section III-B, Algorithm 2): every entry is taken back first, then the heaviest keys move: a small table.
+"""MinTable (section III-B, Algorithm 2): every entry is taken back first, then the heaviest keys move: a
+small table.
 
 Apart from MinMig, its opposite: this one does not look at state at all.
 """
 
 from __future__ import annotations
 
-from skewless.plan import Plan
-from skewless.policies.limits import Limits
+from skewless.model.limits import Limits
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies.llfd import level, reachable
 from skewless.policies.problem import pose
 from skewless.policies.settle import settle
 from skewless.policies.simple import better_of
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def min_table(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:

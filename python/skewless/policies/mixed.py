@@ -1,8 +1,10 @@
-"""Mixed and Mixed_BF (section III-C, Algorithm 4): take back as few entries as it needs for the table to fit, then MinMig.
+"""Mixed and Mixed_BF (section III-C, Algorithm 4): take back as few entries as it needs for the table to fit,
+then MinMig.
 
-Apart from its two parents because it searches: n, the number of entries taken back, is the one thing it decides. Entries
-with the least state go first. Where the paper's loop sets n to the last overrun, and so may go round for ever, here n only
-grows, and at least doubles: after some ten trials it is the whole table, and the search ends.
+Apart from its two parents because it searches: n, the number of entries taken back, is the one thing it
+decides. Entries with the least state go first. Where the paper's loop sets n to the last overrun, and so may
+go round for ever, here n only grows, and at least doubles: after some ten trials it is the whole table, and
+the search ends.
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from skewless.plan import Plan
-from skewless.policies.limits import Limits
+from skewless.model.limits import Limits
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies.llfd import level, reachable
 from skewless.policies.problem import Ints, Problem, pose
 from skewless.policies.settle import entries_of, settle
 from skewless.policies.simple import better_of
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def mixed(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
@@ -44,7 +46,8 @@ def mixed(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
 
 
 def mixed_bf(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
-    """Tries every n and keeps the plan that meets the limits with the fewest bytes; the most level one if none does.
+    """Tries every n and keeps the plan that meets the limits with the fewest bytes; the most level one if
+    none does.
 
     >>> table = Table(2)
     >>> mixed_bf(Snapshot.of(table, [0, 2], [1.0, 1.0]), table, Limits()).imbalance_after
@@ -57,7 +60,8 @@ def mixed_bf(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
 
 
 def take_back_order(problem: Problem) -> Ints:
-    """The items that have an entry, least state first. Giants keep their seats: taking one back would only toss it about."""
+    """The items that have an entry, least state first. Giants keep their seats: taking one back would only
+    toss it about."""
     away = np.flatnonzero((problem.items.sources != problem.items.homes) & ~problem.giants)
     return away[np.argsort(problem.items.state_bytes[away], kind="stable")]
 
@@ -70,14 +74,16 @@ def trial(problem: Problem, back: Ints) -> Ints:
 
 
 def _best_trimmed(problem: Problem, tried: list[Ints]) -> Plan:
-    """No n made the table fit: the best of what is left of each trial, and of MinTable, after the lightest entries went."""
+    """No n made the table fit: the best of what is left of each trial, and of MinTable, after the lightest
+    entries went."""
     smallest = level(problem, problem.items.homes, problem.items.costs)
     plans = [settle(problem, targets) for targets in [*tried, smallest]]
     return better_of(_best(problem, plans), problem, reachable(problem))
 
 
 def _best(problem: Problem, plans: list[Plan]) -> Plan:
-    """The best of them, timed to the end of the search: a plan's own time ends when it was made, the others came after."""
+    """The best of them, timed to the end of the search: a plan's own time ends when it was made, the others
+    came after."""
     return replace(min(plans, key=_rank), seconds=time.perf_counter() - problem.started)
 
 

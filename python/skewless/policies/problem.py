@@ -1,7 +1,9 @@
-"""The problem that every policy solves: items that may move, loads that may not, and how high a partition may be filled.
+"""The problem that every policy solves: items that may move, loads that may not, and how high a partition may
+be filled.
 
-Apart from the policies because all of them start here. A million keys become some thousand items: only the heaviest keys
-can matter to a table of `max_entries` entries; all others stay where hashing puts them and count as fixed load.
+Apart from the policies because all of them start here. A million keys become some thousand items: only the
+heaviest keys can matter to a table of `max_entries` entries; all others stay where hashing puts them and
+count as fixed load.
 """
 
 from __future__ import annotations
@@ -13,21 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewless.errors import PolicyError
-from skewless.policies.limits import Limits
-from skewless.snapshot import Floats, Snapshot, imbalance_of
-from skewless.table import Int32s, Table
+from skewless.model.limits import Limits
+from skewless.model.snapshot import Floats, Snapshot, imbalance_of
+from skewless.model.table import Int32s, Table
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-ITEMS_PER_ENTRY = 4  # keys looked at for each entry allowed: exchanges need lighter keys than those that get an entry
+ITEMS_PER_ENTRY = (
+    4  # keys looked at for each entry allowed: exchanges need lighter keys than those that get an entry
+)
 MIN_ITEMS = 16_384  # with fewer, the keys that count as fixed leave no room for a heavy key that would fit
 TOLERANCE = 1e-9  # of the mean load: sums of floats in another order differ by less
 
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Keys, or groups of `counts` like keys: cost and state bytes of one of them, where it is, where hashing puts it."""
+    """Keys, or groups of `counts` like keys: cost and state bytes of one of them, where it is, where hashing
+    puts it."""
 
     costs: Floats
     state_bytes: Floats
@@ -82,7 +87,8 @@ class Problem:
 
     @property
     def giants(self) -> Bools:
-        """Keys that lift any partition above the ceiling, alone or on top of what cannot move: no move can level them."""
+        """Keys that lift any partition above the ceiling, alone or on top of what cannot move: no move can
+        level them."""
         return self.items.costs > self.ceiling - float(self.fixed.min()) + self.slack
 
     @property
@@ -103,11 +109,13 @@ def pose(snapshot: Snapshot, table: Table, limits: Limits) -> Problem:
     started = time.perf_counter()
     if snapshot.partitions != table.partitions:
         raise PolicyError(
-            f"the snapshot has {snapshot.partitions} partitions, the table {table.partitions}. Plan a query with its own table."
+            f"the snapshot has {snapshot.partitions} partitions, the table {table.partitions}. Plan a query "
+            "with its own table."
         )
     if snapshot.epoch != table.epoch:
         raise PolicyError(
-            f"the snapshot was routed by epoch {snapshot.epoch}, the table is epoch {table.epoch}. Wait for the next snapshot."
+            f"the snapshot was routed by epoch {snapshot.epoch}, the table is epoch {table.epoch}. Wait for "
+            "the next snapshot."
         )
     chosen = _heaviest(snapshot.costs, max(ITEMS_PER_ENTRY * limits.max_entries, MIN_ITEMS))
     known, unseen = _entries(snapshot, table)
@@ -126,7 +134,8 @@ def _heaviest(costs: Floats, most: int) -> NDArray[np.intp]:
 
 
 def _entries(snapshot: Snapshot, table: Table) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Positions in the snapshot of the table's moves, and positions in the table of moves that the snapshot lacks."""
+    """Positions in the snapshot of the table's moves, and positions in the table of moves that the snapshot
+    lacks."""
     if not len(snapshot.key_hashes):
         return np.array([], dtype=np.intp), np.arange(len(table.move_hashes))
     at = np.minimum(np.searchsorted(snapshot.key_hashes, table.move_hashes), len(snapshot.key_hashes) - 1)
@@ -137,11 +146,18 @@ def _entries(snapshot: Snapshot, table: Table) -> tuple[NDArray[np.intp], NDArra
 def _items(snapshot: Snapshot, chosen: NDArray[np.intp]) -> Items:
     homes = snapshot.key_hashes[chosen].astype(np.int64) % snapshot.partitions
     ones = np.ones(len(chosen), dtype=np.int64)
-    return Items(snapshot.costs[chosen], snapshot.state_bytes[chosen], ones, snapshot.sources[chosen].astype(np.int64), homes)
+    return Items(
+        snapshot.costs[chosen],
+        snapshot.state_bytes[chosen],
+        ones,
+        snapshot.sources[chosen].astype(np.int64),
+        homes,
+    )
 
 
 def _with_unseen(hashes: Int32s, seen: Items, table: Table, unseen: NDArray[np.intp]) -> tuple[Int32s, Items]:
-    """Adds the entries of keys that no row was seen of: their cost, if any, lies in a remainder, so they weigh nothing."""
+    """Adds the entries of keys that no row was seen of: their cost, if any, lies in a remainder, so they
+    weigh nothing."""
     if not len(unseen):
         return hashes, seen
     all_hashes = np.concatenate([hashes, table.move_hashes[unseen]])

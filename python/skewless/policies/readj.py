@@ -1,21 +1,22 @@
-"""Readj (Gedik, VLDB Journal 2014, as section V of the paper describes it): sends keys home where it can, then improves by
-the best single move or swap of two keys, until the partitions are level or nothing helps.
+"""Readj (Gedik, VLDB Journal 2014, as section V of the paper describes it): sends keys home where it can,
+then improves by the best single move or swap of two keys, until the partitions are level or nothing helps.
 
-Apart from the LLFD family because it is the baseline they are compared with: it pairs keys with keys, so its time grows
-with the square of the keys it looks at. `sigma` decides which: keys of at least that share of the mean load.
+Apart from the LLFD family because it is the baseline they are compared with: it pairs keys with keys, so its
+time grows with the square of the keys it looks at. `sigma` decides which: keys of at least that share of the
+mean load.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from skewless.plan import Plan
-from skewless.policies.limits import Limits
+from skewless.model.limits import Limits
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Floats, Snapshot
+from skewless.model.table import Table
 from skewless.policies.problem import Ints, Problem, pose
 from skewless.policies.settle import settle
 from skewless.policies.take_back import send_home
-from skewless.snapshot import Floats, Snapshot
-from skewless.table import Table
 
 MAX_STEPS = 10_000
 
@@ -39,7 +40,8 @@ def readj(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
 
 
 def _improve(problem: Problem, hot: Ints, targets: Ints, loads: Floats) -> bool:
-    """Applies the move or swap out of the heaviest partition that leaves the lower of two peaks; False if none helps."""
+    """Applies the move or swap out of the heaviest partition that leaves the lower of two peaks; False if
+    none helps."""
     heaviest = int(np.argmax(loads))
     giving = hot[targets[hot] == heaviest]
     best, choice = float(loads[heaviest]) - problem.slack, None
@@ -53,7 +55,10 @@ def _improve(problem: Problem, hot: Ints, targets: Ints, loads: Floats) -> bool:
         at = int(np.argmin(peaks))
         if peaks.flat[at] < best:
             row, column = divmod(at, len(back))
-            best, choice = float(peaks.flat[at]), (int(giving[row]), other, int(taking[column - 1]) if column else None)
+            best, choice = (
+                float(peaks.flat[at]),
+                (int(giving[row]), other, int(taking[column - 1]) if column else None),
+            )
     if choice is None:
         return False
     _apply(problem, targets, loads, choice[0], choice[1])

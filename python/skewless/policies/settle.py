@@ -1,7 +1,8 @@
-"""From targets to a plan that keeps the limits: trims the table, keeps the byte budget, and refuses to do harm.
+"""From targets to a plan that keeps the limits: trims the table, keeps the byte budget, and refuses to do
+harm.
 
-Apart from the policies because every one of them ends here, so that none can return a plan that is too large, too dear,
-or worse than doing nothing. What it had to give up, it says in the plan's reasons.
+Apart from the policies because every one of them ends here, so that none can return a plan that is too large,
+too dear, or worse than doing nothing. What it had to give up, it says in the plan's reasons.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ import time
 
 import numpy as np
 
-from skewless.plan import Moves, Plan
+from skewless.model.plan import Moves, Plan
+from skewless.model.snapshot import Floats
+from skewless.model.table import Table
 from skewless.policies.problem import Ints, Problem
-from skewless.snapshot import Floats
-from skewless.table import Table
 
 
 def settle(problem: Problem, targets: Ints, reasons: tuple[str, ...] = ()) -> Plan:
-    """The plan that sends item i to targets[i], as far as the limits allow; the old table if that would be worse.
+    """The plan that sends item i to targets[i], as far as the limits allow; the old table if that would be
+    worse.
 
     Worse means: above max_imbalance, and more imbalanced than the input.
     """
@@ -26,7 +28,10 @@ def settle(problem: Problem, targets: Ints, reasons: tuple[str, ...] = ()) -> Pl
     before, after = problem.imbalance(problem.items.sources), problem.imbalance(targets)
     words = reasons + trimmed + shortened
     if after > max(before, problem.limits.max_imbalance) + 1e-12:
-        words += (f"worse: the best plan found has imbalance {after:.4f}, the table in force {before:.4f}; it stays in force",)
+        words += (
+            f"worse: the best plan found has imbalance {after:.4f}, the table in force {before:.4f}; it "
+            "stays in force",
+        )
         targets = problem.items.sources
     return _plan(problem, targets, words)
 
@@ -49,11 +54,15 @@ def _within_entries(problem: Problem, targets: Ints) -> tuple[Ints, tuple[str, .
     by_cost = away[np.argsort(-problem.items.costs[away], kind="stable")]
     kept = targets.copy()
     kept[by_cost[problem.entries :]] = problem.items.homes[by_cost[problem.entries :]]
-    return kept, (f"entries: the plan wants {len(away)} moves in the table, {problem.entries} fit; the costliest were kept",)
+    return kept, (
+        f"entries: the plan wants {len(away)} moves in the table, {problem.entries} fit; the costliest were "
+        "kept",
+    )
 
 
 def _within_bytes(problem: Problem, targets: Ints) -> tuple[Ints, tuple[str, ...]]:
-    """If the moves exceed the budget: the prefix of them, most cost per byte first, that levels best within it."""
+    """If the moves exceed the budget: the prefix of them, most cost per byte first, that levels best within
+    it."""
     items, sources = problem.items, problem.items.sources
     moved = np.flatnonzero(targets != sources)
     wanted = float(items.state_bytes[moved].sum())
@@ -63,13 +72,18 @@ def _within_bytes(problem: Problem, targets: Ints) -> tuple[Ints, tuple[str, ...
     heights = _prefix_heights(problem, moved, targets)
     size = entries_of(problem, sources)
     sizes = size + np.cumsum((targets != items.homes)[moved].astype(int) - (sources != items.homes)[moved])
-    allowed = (np.cumsum(items.state_bytes[moved]) <= problem.limits.max_bytes) & (sizes <= max(problem.entries, size))
+    allowed = (np.cumsum(items.state_bytes[moved]) <= problem.limits.max_bytes) & (
+        sizes <= max(problem.entries, size)
+    )
     heights[1:][~allowed] = np.inf
     best = int(np.argmin(heights))
     shortened = sources.copy()
     shortened[moved[:best]] = targets[moved[:best]]
     allowance = f"{problem.limits.max_bytes:.0f} may"
-    return shortened, (f"bytes: the plan wants to move {wanted:.0f} bytes, {allowance}; {best} of {len(moved)} moves were kept",)
+    return shortened, (
+        f"bytes: the plan wants to move {wanted:.0f} bytes, {allowance}; {best} of {len(moved)} moves were "
+        "kept",
+    )
 
 
 def _prefix_heights(problem: Problem, moved: Ints, targets: Ints) -> Floats:
@@ -90,7 +104,9 @@ def _plan(problem: Problem, targets: Ints, reasons: tuple[str, ...]) -> Plan:
     before, after = problem.imbalance(items.sources), problem.imbalance(targets)
     size = entries_of(problem, targets) + len(problem.table.split_hashes)
     met = after <= problem.limits.max_imbalance + 1e-9 and size <= problem.limits.max_entries
-    moves = Moves.of(problem.key_hashes[moved], items.sources[moved], targets[moved], items.state_bytes[moved])
+    moves = Moves.of(
+        problem.key_hashes[moved], items.sources[moved], targets[moved], items.state_bytes[moved]
+    )
     table = _table(problem, targets) if len(moved) else problem.table
     words = () if met else _explain(problem, targets, after, size) + reasons
     return Plan(table, moves, before, after, time.perf_counter() - problem.started, met, words)
@@ -113,13 +129,19 @@ def _explain(problem: Problem, targets: Ints, after: float, size: int) -> tuple[
         share, floor = problem.items.costs[item] / problem.mean, problem.fixed.min() / problem.mean
         beside = f", on top of {floor:.2f} that cannot move" if floor > 0 else ""
         words.append(
-            f"split: key hash {problem.key_hashes[item]} carries {share:.2f} times the mean{beside}; only a split can level it"
+            f"split: key hash {problem.key_hashes[item]} carries {share:.2f} times the mean{beside}; only a "
+            "split can level it"
         )
     for partition in np.flatnonzero(problem.fixed > problem.ceiling + problem.slack).tolist()[:3]:
         share = problem.fixed[partition] / problem.mean
-        words.append(f"fixed: partition {partition} holds {share:.2f} times the mean in keys that cannot move; track more keys")
+        words.append(
+            f"fixed: partition {partition} holds {share:.2f} times the mean in keys that cannot move; track "
+            "more keys"
+        )
     if size > problem.limits.max_entries:
-        words.append(f"entries: the table in force has {size} entries, {problem.limits.max_entries} are allowed")
+        words.append(
+            f"entries: the table in force has {size} entries, {problem.limits.max_entries} are allowed"
+        )
     if after > problem.limits.max_imbalance:
         words.append(f"imbalance: {after:.4f} is predicted, {problem.limits.max_imbalance:.4f} was asked for")
     return tuple(words)

@@ -1,4 +1,5 @@
-"""Simple (appendix, Algorithm 5): forgets where keys are and deals them out anew, heaviest first, to the least loaded.
+"""Simple (appendix, Algorithm 5): forgets where keys are and deals them out anew, heaviest first, to the
+least loaded.
 
 Apart from LLFD because it is the yardstick: it levels well, and moves nearly everything to do so.
 """
@@ -9,12 +10,12 @@ import heapq
 
 import numpy as np
 
-from skewless.plan import Plan
-from skewless.policies.limits import Limits
+from skewless.model.limits import Limits
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies.problem import Ints, Problem, pose
 from skewless.policies.settle import settle
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 
 def simple(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
@@ -50,10 +51,13 @@ def deal(problem: Problem) -> Ints:
 def better_of(plan: Plan, problem: Problem, reachable: float) -> Plan:
     """The plan, unless Simple under the same limits levels better.
 
-    Theorems 2 and 4 of the paper say that this cannot happen; costs 2, 8, 5, 11, 4, 10 on two partitions show that it does.
-    Simple moves far more, so it is asked only if the plan is above `reachable`, the imbalance that would have been fine.
+    Theorems 2 and 4 of the paper say that this cannot happen; costs 2, 8, 5, 11, 4, 10 on two partitions show
+    that it does. Simple moves far more, so it is asked only if the plan is above `reachable`, the imbalance
+    that would have been fine.
     """
     if plan.imbalance_after <= reachable + 1e-9:
         return plan
-    rival = settle(problem, deal(problem), ("simple: dealing the keys out anew levels better than exchanging them",))
+    rival = settle(
+        problem, deal(problem), ("simple: dealing the keys out anew levels better than exchanging them",)
+    )
     return rival if rival.imbalance_after < plan.imbalance_after - 1e-9 else plan

@@ -1,18 +1,20 @@
-"""Take back: sends entries home whose keys have cooled, least state first, as long as the partitions stay level.
+"""Take back: sends entries home whose keys have cooled, least state first, as long as the partitions stay
+level.
 
-Apart from the policies that level because it runs when there is nothing to level: it only makes the table smaller.
+Apart from the policies that level because it runs when there is nothing to level: it only makes the table
+smaller.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from skewless.plan import Plan
-from skewless.policies.limits import Limits
+from skewless.model.limits import Limits
+from skewless.model.plan import Plan
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
 from skewless.policies.problem import Ints, Problem, pose
 from skewless.policies.settle import settle
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 STEP = 64  # entries a plan: a table goes back in small steps, each cheap and each observed before the next
 

@@ -1,7 +1,7 @@
 """`balancer.report(path)`: one HTML file with the story of every query, in words, tables and plots.
 
-Apart from the status because it shows the whole of what is remembered, not the moment. The file holds all that it shows: no
-script, no style sheet and no picture is fetched from anywhere.
+Apart from the status because it shows the whole of what is remembered, not the moment. The file holds all
+that it shows: no script, no style sheet and no picture is fetched from anywhere.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from datetime import datetime
 from html import escape
 from pathlib import Path
 
-from skewless import svg
 from skewless.errors import SettingError
-from skewless.record import BatchRecord, QueryRecord, SwapRecord, amount, counted, usual_ms
-from skewless.status import Status, errors_html, grid_html, hot_lines, shown
+from skewless.report import svg
+from skewless.report.records import BatchRecord, QueryRecord, SwapRecord, amount, counted, usual_ms
+from skewless.report.status import Status, errors_html, grid_html, hot_lines, shown
 
 DRAWN_KEYS = 8
 NUMBER = "{:,.10g}".format
@@ -60,8 +60,13 @@ def write(path: str | os.PathLike[str], status: Status) -> Path:
 def page(status: Status) -> str:
     """The report as HTML."""
     made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
-    body = [f"<h1>Skewless: what it saw and did</h1><p>{escape(status.loop)}. Made {made}.</p>", errors_html(status.errors)]
-    body += [_query(query, status.max_imbalance) for query in status.queries] or ["<p>No streaming query has been seen.</p>"]
+    body = [
+        f"<h1>Skewless: what it saw and did</h1><p>{escape(status.loop)}. Made {made}.</p>",
+        errors_html(status.errors),
+    ]
+    body += [_query(query, status.max_imbalance) for query in status.queries] or [
+        "<p>No streaming query has been seen.</p>"
+    ]
     head = f'<meta charset="utf-8"><title>Skewless report</title><style>{STYLE}</style>'
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
 
@@ -80,18 +85,36 @@ def summary(query: QueryRecord) -> str:
     if not query.batches:
         return "No batch with a routed exchange has been seen."
     first_batch, last_batch = query.batches[0].batch, query.batches[-1].batch
-    told = [f"{len(query.batches)} {'batch' if len(query.batches) == 1 else 'batches'} remembered, {first_batch} to {last_batch}"]
+    told = [
+        f"{len(query.batches)} {'batch' if len(query.batches) == 1 else 'batches'} remembered, {first_batch} "
+        f"to {last_batch}"
+    ]
     first, last = _before_swaps(query), _since_last_swap(query)
     if not query.swaps:
-        return f"{told[0]}; no swap; imbalance {_mean_imbalance(query.batches)} (heaviest partition / mean - 1)."
+        return (
+            f"{told[0]}; no swap; imbalance {_mean_imbalance(query.batches)} (heaviest partition / mean - 1)."
+        )
     keys = sum(swap.moved for swap in query.swaps)
-    told.append(f"{counted(len(query.swaps), 'swap')} moved {counted(keys, 'key')} and {amount(query.bytes_moved)} of state")
+    told.append(
+        f"{counted(len(query.swaps), 'swap')} moved {counted(keys, 'key')} and {amount(query.bytes_moved)} "
+        "of state"
+    )
     pauses = [swap.pause_ms for swap in query.swaps if swap.pause_ms is not None]
     told += [f"the longest pause was {max(pauses):.0f} ms"] if pauses else []
     if first and last:
-        told.append(f"imbalance {_mean_imbalance(first)} before the first swap, {_mean_imbalance(last)} since the last")
-        before, after = usual_ms(first[1:] or first), usual_ms(last)  # the first may have started Python workers
-        told += [f"a batch took {before:.0f} ms before and {after:.0f} ms since (medians)"] if before and after else []
+        told.append(
+            f"imbalance {_mean_imbalance(first)} before the first swap, {_mean_imbalance(last)} since the "
+            "last"
+        )
+        before, after = (
+            usual_ms(first[1:] or first),
+            usual_ms(last),
+        )  # the first may have started Python workers
+        told += (
+            [f"a batch took {before:.0f} ms before and {after:.0f} ms since (medians)"]
+            if before and after
+            else []
+        )
     return "; ".join(told) + "."
 
 
@@ -108,7 +131,7 @@ def _mean_imbalance(batches: list[BatchRecord] | tuple[BatchRecord, ...]) -> str
     return f"{sum(seen) / len(seen):.3f}" if seen else "-"
 
 
-# -- plots -----------------------------------------------------------------------------------------------------------
+# -- plots ---------------------------------------------------------------------------------------------------
 
 
 def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
@@ -121,7 +144,9 @@ def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
     hot = _hot_curves(query)
     across = "" if max_imbalance is None else f"; dashed: max_imbalance, {max_imbalance:g}"
     loads = svg.heat(frame, [(batch.batch, batch.loads) for batch in batches])
-    scale = svg.legend(["nothing", "half the mean", "the mean", "1.5 times", "twice the mean and more"], (0, 3, 5, 8, 10))
+    scale = svg.legend(
+        ["nothing", "half the mean", "the mean", "1.5 times", "twice the mean and more"], (0, 3, 5, 8, 10)
+    )
     times = [(batch.batch, float(batch.batch_ms) if batch.rows else None) for batch in batches]
     entries = [(batch.batch, float(batch.entries)) for batch in batches]
     sections = [
@@ -137,7 +162,9 @@ def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
          svg.curves(frame, {"entries": entries}, "entries", NUMBER, steps=True, height=90)),
         ("State moved", "Bytes that each swap moved.", svg.bars(frame, moved, "bytes", amount)),
     ]  # fmt: skip
-    return "".join(f'<h3>{title}</h3><p class="note">{escape(note)}</p>{plot}' for title, note, plot in sections)
+    return "".join(
+        f'<h3>{title}</h3><p class="note">{escape(note)}</p>{plot}' for title, note, plot in sections
+    )
 
 
 def _hot_curves(query: QueryRecord) -> dict[str, list[svg.Point]]:
@@ -158,7 +185,7 @@ def _hot_curves(query: QueryRecord) -> dict[str, list[svg.Point]]:
     return curves
 
 
-# -- tables ----------------------------------------------------------------------------------------------------------
+# -- tables --------------------------------------------------------------------------------------------------
 
 
 def _hot_table(query: QueryRecord) -> str:
@@ -176,6 +203,17 @@ def _swap_table(query: QueryRecord) -> str:
 def _swap_row(query: QueryRecord, swap: SwapRecord) -> list[str]:
     moved = "-" if swap.bytes_moved is None else amount(swap.bytes_moved)
     cells = [str(swap.batch), str(swap.epoch), str(swap.moved), shown(swap.before), shown(swap.predicted)]
-    cells += [shown(query.realised(swap)), shown(swap.state_rows, ",d"), moved, shown(swap.export_ms, "d"), str(swap.batch_ms)]
-    cells += [shown(swap.pause_ms, ".0f"), query.gain_words(swap), swap.why, swap.keys.removeprefix("hashes ")]
+    cells += [
+        shown(query.realised(swap)),
+        shown(swap.state_rows, ",d"),
+        moved,
+        shown(swap.export_ms, "d"),
+        str(swap.batch_ms),
+    ]
+    cells += [
+        shown(swap.pause_ms, ".0f"),
+        query.gain_words(swap),
+        swap.why,
+        swap.keys.removeprefix("hashes "),
+    ]
     return [escape(cell) for cell in cells]

@@ -1,19 +1,16 @@
 """What is remembered of a query: its last batches and swaps, as values that nobody changes.
 
-Apart from the loop, which makes them on its own thread, so that status and report can be drawn from them on any other.
+Apart from the loop, which makes them on its own thread, so that status and report can be drawn from them on
+any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
-from types import MappingProxyType
 
-import numpy as np
-
-from skewless.observe import ObservedBatch, seconds_per_row
-from skewless.snapshot import Floats, imbalance_of
+from skewless.model.snapshot import Floats, imbalance_of
 
 KEPT_BATCHES = 1000
 KEPT_SWAPS = 200
@@ -24,7 +21,8 @@ MEDIAN_BATCHES = 20  # what a batch usually takes is the median of so many
 
 @dataclass(frozen=True)
 class HotKey:
-    """A heavy hitter of one batch: its share of the batch's rows, by how much that share may be off, and its value, if known."""
+    """A heavy hitter of one batch: its share of the batch's rows, by how much that share may be off, and its
+    value, if known."""
 
     key_hash: int
     share: float
@@ -38,7 +36,8 @@ class HotKey:
 
 @dataclass(frozen=True, eq=False)
 class BatchRecord:
-    """One batch: what each partition cost in seconds, how long the whole took, and the hottest keys, hottest first."""
+    """One batch: what each partition cost in seconds, how long the whole took, and the hottest keys, hottest
+    first."""
 
     batch: int
     epoch: int
@@ -48,20 +47,6 @@ class BatchRecord:
     entries: int
     hot_keys: tuple[HotKey, ...] = ()
 
-    @classmethod
-    def of(cls, observed: ObservedBatch, entries: int, values: Mapping[int, str] = MappingProxyType({})) -> BatchRecord:
-        """
-        >>> BatchRecord.of(ObservedBatch(3, 0, 900, [6, 2], [0, 0], [600, 200], [4, 5], [5, 2], max_error=1), 0).hot_keys
-        (HotKey(key_hash=4, share=0.625, error=0.125, value=None), HotKey(key_hash=5, share=0.25, error=0.125, value=None))
-        """
-        rows = int(observed.rows.sum())
-        loads = observed.rows * seconds_per_row(observed)
-        hottest = np.argsort(-observed.key_rows, kind="stable")[:KEPT_KEYS]
-        error = min(1.0, observed.max_error / rows) if rows else 0.0
-        pairs = zip(observed.key_hashes[hottest].tolist(), observed.key_rows[hottest].tolist(), strict=True)
-        hot_keys = tuple(HotKey(k, min(1.0, count / rows), error, values.get(k)) for k, count in pairs if rows)
-        return cls(observed.batch, observed.epoch, observed.batch_ms, rows, loads, entries, hot_keys)
-
     @property
     def imbalance(self) -> float:
         return imbalance_of(self.loads)
@@ -69,12 +54,14 @@ class BatchRecord:
 
 @dataclass(frozen=True)
 class SwapRecord:
-    """One swap that came into force with `batch`. What is not known is None: a query without state exports nothing.
+    """One swap that came into force with `batch`. What is not known is None: a query without state exports
+    nothing.
 
     key_hashes      of the keys that moved, hottest first; the first 20 of `moved`
     key_values      what these hashes stand for, None where it is not known; empty if none is
     usual_ms        the median of the batches before; what the swap's own batch took more is its pause
-    before_ms       the median of the last three before, which the swap answers; what batches take less since is its gain
+    before_ms       the median of the last three before, which the swap answers; what batches take less since
+                    is its gain
     before, predicted       imbalance of the plan's snapshot, and as the plan foresaw it
     """
 
@@ -111,7 +98,8 @@ class SwapRecord:
         """One line, for a log and for a person.
 
         >>> str(SwapRecord(12, 3, (-7, 40), 2, "gain", 900, 650.0, 0.61, 0.04, state_rows=30, bytes_moved=5200, export_ms=80))
-        'batch 12 went to epoch 3: 2 keys moved (hashes -7 40), 30 state rows, 5.2 kB, export 80 ms, batch 900 ms (250 ms longer)'
+        'batch 12 went to epoch 3: 2 keys moved (hashes -7 40), 30 state rows, 5.2 kB, export 80 ms, batch 900
+        ms (250 ms longer)'
         """
         parts = [f"{counted(self.moved, 'key')} moved ({self.keys})" if self.moved else "no key moved"]
         parts += [] if self.state_rows is None else [counted(self.state_rows, "state row")]
@@ -123,7 +111,8 @@ class SwapRecord:
 
 @dataclass(frozen=True)
 class QueryRecord:
-    """One query, as it stood when this was made. `why` says in words what the loop does with it, or why nothing."""
+    """One query, as it stood when this was made. `why` says in words what the loop does with it, or why
+    nothing."""
 
     query_id: str
     name: str
@@ -149,16 +138,18 @@ class QueryRecord:
         return sum(swap.bytes_moved or 0 for swap in self.swaps)
 
     def realised(self, swap: SwapRecord) -> float | None:
-        """The imbalance of the first batch with rows after the swap's own, whose task times hold the migration."""
+        """The imbalance of the first batch with rows after the swap's own, whose task times hold the
+        migration."""
         return next((batch.imbalance for batch in self._after(swap)), None)
 
     def gain(self, swap: SwapRecord) -> float | None:
-        """How many times shorter batches are since the swap (up to the next one) than before it, by their medians."""
+        """How many times shorter batches are since the swap (up to the next one) than before it, by their
+        medians."""
         after = usual_ms(self._after(swap)[:MEDIAN_BATCHES])
         before = swap.usual_ms if swap.before_ms is None else swap.before_ms
         return before / after if after and before is not None else None
 
-    def told(self, swap: SwapRecord) -> str:
+    def sentence(self, swap: SwapRecord) -> str:
         """What a swap moved, cost and gained, in one line."""
         realised = self.realised(swap)
         parts = [str(swap)]
@@ -173,7 +164,11 @@ class QueryRecord:
         return "no batch since" if gain is None else f"batches take {1 / gain:.2f} of the time since"
 
     def _after(self, swap: SwapRecord) -> list[BatchRecord]:
-        return [batch for batch in self.batches if batch.epoch == swap.epoch and batch.batch > swap.batch and batch.rows]
+        return [
+            batch
+            for batch in self.batches
+            if batch.epoch == swap.epoch and batch.batch > swap.batch and batch.rows
+        ]
 
 
 def usual_ms(batches: Iterable[BatchRecord], last: int = MEDIAN_BATCHES) -> float | None:

@@ -1,7 +1,7 @@
 """What `balancer.status()` returns: prints as text, shows as HTML in a notebook.
 
-Apart from the records because they hold facts, and this puts them into words for a terminal and for a page; the report reuses
-the page's tables.
+Apart from the records because they hold facts, and this puts them into words for a terminal and for a page;
+the report reuses the page's tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from skewless.record import QueryRecord, amount, counted
+from skewless.report.records import QueryRecord, amount, counted
 
 SHOWN_KEYS = 5
 SHOWN_SWAPS = 5
@@ -18,7 +18,8 @@ SHOWN_SWAPS = 5
 
 @dataclass(frozen=True)
 class Status:
-    """All queries that the loop has seen, as they stood when this was made. `loop` says in words what the loop does."""
+    """All queries that the loop has seen, as they stood when this was made. `loop` says in words what the
+    loop does."""
 
     loop: str
     queries: tuple[QueryRecord, ...] = ()
@@ -49,14 +50,34 @@ def facts(query: QueryRecord) -> list[tuple[str, list[str]]]:
     last = query.last_batch
     found = [("state", [_state(query)])]
     if last is not None:
-        found.append(("table", [f"epoch {query.epoch}, {_entries(query.entries)} for {counted(len(last.loads), 'partition')}"]))
-        found.append(("imbalance", [f"{last.imbalance:.3f} now (heaviest partition / mean - 1)", *_imbalances(query)]))
+        found.append(
+            (
+                "table",
+                [
+                    f"epoch {query.epoch}, {_entries(query.entries)} for "
+                    f"{counted(len(last.loads), 'partition')}"
+                ],
+            )
+        )
+        found.append(
+            ("imbalance", [f"{last.imbalance:.3f} now (heaviest partition / mean - 1)", *_imbalances(query)])
+        )
         found.append(("hot keys", hot_lines(query)))
     if query.swaps:
-        found.append(("swaps", [f"{len(query.swaps)} remembered, {amount(query.bytes_moved)} of state moved", *_swaps(query)]))
+        found.append(
+            (
+                "swaps",
+                [
+                    f"{len(query.swaps)} remembered, {amount(query.bytes_moved)} of state moved",
+                    *_swaps(query),
+                ],
+            )
+        )
     found.append(("now", [query.why]))
     if query.errors:
-        found.append(("errors", [f"{counted(count, 'time')}: {words}" for words, count in query.errors.items()]))
+        found.append(
+            ("errors", [f"{counted(count, 'time')}: {words}" for words, count in query.errors.items()])
+        )
     return found
 
 
@@ -93,14 +114,14 @@ def _imbalances(query: QueryRecord) -> list[str]:
 
 
 def _swaps(query: QueryRecord) -> list[str]:
-    return [query.told(swap) for swap in reversed(query.swaps[-SHOWN_SWAPS:])]
+    return [query.sentence(swap) for swap in reversed(query.swaps[-SHOWN_SWAPS:])]
 
 
 def _aligned(found: Iterable[tuple[str, list[str]]]) -> list[str]:
     return [f"  {name if i == 0 else '':10} {line}" for name, lines in found for i, line in enumerate(lines)]
 
 
-# -- HTML ------------------------------------------------------------------------------------------------------------
+# -- HTML ----------------------------------------------------------------------------------------------------
 
 
 def grid_html(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -112,4 +133,6 @@ def grid_html(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def errors_html(errors: dict[str, int]) -> str:
-    return "".join(f"<p>error, {counted(count, 'time')}: {escape(words)}</p>" for words, count in errors.items())
+    return "".join(
+        f"<p>error, {counted(count, 'time')}: {escape(words)}</p>" for words, count in errors.items()
+    )

@@ -1,8 +1,9 @@
 """Small plots as SVG text: curves, bars and a heat map over the batches of a query, with its swaps marked.
 
-Apart from the report because it knows pictures and no queries; our own few lines instead of matplotlib, so that a report needs no
-extra package, no script and no network. All plots of one `Frame` share their x axis and can be read one below the other. Colours
-are CSS variables with the light page's as default, so that a page can give others for a dark one (`DARK`).
+Apart from the report because it knows pictures and no queries; our own few lines instead of matplotlib, so
+that a report needs no extra package, no script and no network. All plots of one `Frame` share their x axis
+and can be read one below the other. Colours are CSS variables with the light page's as default, so that a
+page can give others for a dark one (`DARK`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,23 @@ from html import escape
 
 import numpy as np
 
-from skewless.snapshot import Floats
+from skewless.model.snapshot import Floats
 
 COLOURS = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#CCBB44", "#66CCEE", "#777777", "#EE8866")
 # From below the mean (blue) through the mean (nearly white) to twice the mean and more (red).
-HEAT = ("#2166ac", "#4393c3", "#74add1", "#abd9e9", "#dcecf4", "#f4f4f4", "#fde3d0", "#fdbb84", "#f46d43", "#d73027", "#a50026")
+HEAT = (
+    "#2166ac",
+    "#4393c3",
+    "#74add1",
+    "#abd9e9",
+    "#dcecf4",
+    "#f4f4f4",
+    "#fde3d0",
+    "#fdbb84",
+    "#f46d43",
+    "#d73027",
+    "#a50026",
+)
 DARK_HEAT = (
     "#5aa9f0",
     "#4a8fd0",
@@ -33,7 +46,9 @@ DARK_HEAT = (
     "#ff8f80",
 )
 DARK_COLOURS = ("#7aa7d9", "#ff8896", "#5cc26e", "#d67bb5", "#ddcf6a", "#8adcf5", "#b0b0b0", "#ffab8c")
-DARK = " ".join([f"--h{i}: {c};" for i, c in enumerate(DARK_HEAT)] + [f"--c{i}: {c};" for i, c in enumerate(DARK_COLOURS)])
+DARK = " ".join(
+    [f"--h{i}: {c};" for i, c in enumerate(DARK_HEAT)] + [f"--c{i}: {c};" for i, c in enumerate(DARK_COLOURS)]
+)
 CROWD = 40  # more swaps than this are marked faintly
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 900, 84, 12, 16, 40
 MOST_COLUMNS, MOST_ROWS, LABEL_WIDTH = 150, 64, 26
@@ -47,7 +62,8 @@ Form = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Frame:
-    """The x axis: batches from `first` to `last`, and the swaps, (batch, label, tooltip), that every plot marks."""
+    """The x axis: batches from `first` to `last`, and the swaps, (batch, label, tooltip), that every plot
+    marks."""
 
     first: int
     last: int
@@ -72,14 +88,16 @@ def curves(
     steps: bool = False,
     height: int = 150,
 ) -> str:
-    """One curve a name; `unit` names the y axis, `level` draws a dashed line across, `dots` hollow circles, `steps` joins points
-    at right angles."""
+    """One curve a name; `unit` names the y axis, `level` draws a dashed line across, `dots` hollow circles,
+    `steps` joins points at right angles."""
     values = [value for points in [*lines.values(), dots] for _, value in points if value is not None]
     top = _ceiling(max([*values, level or 0.0, 0.0]))
     body = [_axes(frame, top, unit, form, height) if values else _nothing(frame, unit, height)]
     if level is not None:
         y = _y(level, top, height)
-        body.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" style="stroke:var(--soft,#777)" stroke-dasharray="6 4"/>')
+        body.append(
+            f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" style="stroke:var(--soft,#777)" stroke-dasharray="6 4"/>'
+        )
     for i, (name, points) in enumerate(lines.items()):
         path = _path(frame, points, top, height, steps)
         if path:
@@ -94,7 +112,9 @@ def curves(
     return _svg(body, height)
 
 
-def bars(frame: Frame, points: Sequence[Point], unit: str, form: Form = "{:g}".format, height: int = 110) -> str:
+def bars(
+    frame: Frame, points: Sequence[Point], unit: str, form: Form = "{:g}".format, height: int = 110
+) -> str:
     """A bar at each point, wide enough to be seen."""
     top = _ceiling(max([value or 0.0 for _, value in points], default=0.0))
     width = max(4.0, frame.x(1) - frame.x(0) - 1)
@@ -105,12 +125,15 @@ def bars(frame: Frame, points: Sequence[Point], unit: str, form: Form = "{:g}".f
             y = _y(value, top, height)
             tall = TOP + height - y
             place = f'x="{frame.middle(batch) - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{tall:.1f}"'
-            body.append(f'<rect {place} style="fill:{_colour(0)}"><title>batch {batch}: {escape(form(value))}</title></rect>')
+            body.append(
+                f'<rect {place} style="fill:{_colour(0)}"><title>batch {batch}: {escape(form(value))}</title></rect>'
+            )
     return _svg(body, height)
 
 
 def heat(frame: Frame, columns: Sequence[tuple[int, Floats]]) -> str:
-    """Loads, one column a batch (or a few of them), one row a partition (or the heaviest of a few): colour is load / mean."""
+    """Loads, one column a batch (or a few of them), one row a partition (or the heaviest of a few): colour is
+    load / mean."""
     partitions = max(len(loads) for _, loads in columns)
     per_row = math.ceil(partitions / MOST_ROWS)
     rows = math.ceil(partitions / per_row)
@@ -123,8 +146,12 @@ def heat(frame: Frame, columns: Sequence[tuple[int, Floats]]) -> str:
             ratio = float(ratios[row * per_row : (row + 1) * per_row].max())
             if ratio >= 0:
                 shade = min(len(HEAT) - 1, round(ratio * (len(HEAT) - 1) / 2))
-                cells.setdefault(shade, []).append(f"M{x:.1f} {TOP + row * tall:.1f}h{width:.1f}v{tall:.1f}h-{width:.1f}z")
-    body = [f'<path d="{"".join(paths)}" style="fill:{_shade(shade)}"/>' for shade, paths in sorted(cells.items())]
+                cells.setdefault(shade, []).append(
+                    f"M{x:.1f} {TOP + row * tall:.1f}h{width:.1f}v{tall:.1f}h-{width:.1f}z"
+                )
+    body = [
+        f'<path d="{"".join(paths)}" style="fill:{_shade(shade)}"/>' for shade, paths in sorted(cells.items())
+    ]
     if not cells:
         return _svg([_nothing(frame, "partition", height)], height)
     for row in range(0, rows, math.ceil(rows / 8)):
@@ -136,15 +163,19 @@ def legend(names: Sequence[str], shades: Sequence[int] | None = None) -> str:
     """The names with the colours of curves, or with shades of the heat map, as HTML to stand above a plot."""
     colours = [_colour(i) if shades is None else _shade(shades[i]) for i in range(len(names))]
     pairs = zip(names, colours, strict=True)
-    items = (f'<span class="item"><span class="swatch" style="background:{c}"></span>{escape(n)}</span>' for n, c in pairs)
+    items = (
+        f'<span class="item"><span class="swatch" style="background:{c}"></span>{escape(n)}</span>'
+        for n, c in pairs
+    )
     return f'<p class="legend">{" ".join(items)}</p>'
 
 
-# -- parts -----------------------------------------------------------------------------------------------------------
+# -- parts ---------------------------------------------------------------------------------------------------
 
 
 def _buckets(columns: Sequence[tuple[int, Floats]], partitions: int) -> list[tuple[int, int, Floats]]:
-    """(first batch, last batch, mean of load / mean of each partition) of up to 150 runs of batches; -1: nothing was done."""
+    """(first batch, last batch, mean of load / mean of each partition) of up to 150 runs of batches; -1:
+    nothing was done."""
     size = math.ceil(len(columns) / MOST_COLUMNS)
     buckets = []
     for start in range(0, len(columns), size):

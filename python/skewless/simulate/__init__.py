@@ -5,12 +5,23 @@
 1.0
 """
 
+import sys
+from types import ModuleType
+
 from skewless.simulate.catalogue import NAMES, make
 from skewless.simulate.cluster import Change, Cluster
-from skewless.simulate.generators import bursts, drifting_zipf, fluctuating, from_weights, lognormal_1, lognormal_2, zipf
-from skewless.simulate.parquet import ParquetStream
 from skewless.simulate.simulator import Result, compare, simulate
-from skewless.simulate.streams import Stream, from_array, in_memory
+from skewless.simulate.streams.generators import (
+    bursts,
+    drifting_zipf,
+    fluctuating,
+    from_weights,
+    lognormal_1,
+    lognormal_2,
+    zipf,
+)
+from skewless.simulate.streams.parquet import ParquetStream
+from skewless.simulate.streams.stream import Stream, from_array, in_memory
 
 __all__ = [
     "NAMES",
@@ -32,3 +43,12 @@ __all__ = [
     "simulate",
     "zipf",
 ]
+
+
+class _Room(ModuleType):
+    """`skewless.simulate(stream, policy, cluster)` is what a user types; the room has the same name."""
+
+    __call__ = staticmethod(simulate)
+
+
+sys.modules[__name__].__class__ = _Room

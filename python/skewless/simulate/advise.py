@@ -1,7 +1,9 @@
-"""Which scheme suits these keys: replays them through every scheme that the operator allows, and recommends one.
+"""Which scheme suits these keys: replays them through every scheme that the operator allows, and recommends
+one.
 
-Apart from the simulator because it judges. The yardstick is the time of micro-batches against perfect balance, a batch being
-as slow as its slowest worker; a gain must be worth having, and costs no more state than it must.
+Apart from the simulator because it judges. The yardstick is the time of micro-batches against perfect
+balance, a batch being as slow as its slowest worker; a gain must be worth having, and costs no more state
+than it must.
 
 >>> keys = np.concatenate([np.zeros(40_000), np.arange(60_000) % 5000])
 >>> advice = advise(keys, workers=8, operator="mergeable")
@@ -21,13 +23,14 @@ from skewless.errors import SettingError
 from skewless.simulate.cluster import Cluster
 from skewless.simulate.compiled import Int64s
 from skewless.simulate.simulator import Progress, Result, simulate
-from skewless.simulate.streams import Stream, from_array, in_memory
+from skewless.simulate.streams.stream import Stream, from_array, in_memory
 
 OPERATORS = ("atomic", "mergeable")
 WORTH = 1.1  # a gain below this is not worth a change
 CLOSE = 1.2  # among schemes within this factor of the fastest, the one with the least state wins
 
-# What Skewless can put to work, and what only shows how far one could get: these need the future or an entry for every key.
+# What Skewless can put to work, and what only shows how far one could get: these need the future or an entry
+# for every key.
 MOVES = ("mixed", "min_table", "min_mig", "llfd", "simple", "readj")
 SPLITS = ("pkg", "greedy:d=4", "d-choices", "w-choices", "fish", "shuffle")
 REFERENCES = ("potc", "on-greedy", "off-greedy")
@@ -35,7 +38,8 @@ REFERENCES = ("potc", "on-greedy", "off-greedy")
 
 @dataclass(frozen=True)
 class HotKey:
-    """A key that alone is a good part of one worker's work: `fair_shares` 1.0 is all that one worker should have."""
+    """A key that alone is a good part of one worker's work: `fair_shares` 1.0 is all that one worker should
+    have."""
 
     name: str
     tuples: int
@@ -45,7 +49,8 @@ class HotKey:
 
 @dataclass(frozen=True)
 class Advice:
-    """What was found. `best` is one of the schemes that Skewless can put to work, or `hash` if none is worth it."""
+    """What was found. `best` is one of the schemes that Skewless can put to work, or `hash` if none is worth
+    it."""
 
     stream: str
     workers: int
@@ -76,15 +81,23 @@ class Advice:
 
 
 def advise(
-    keys: ArrayLike | Stream, workers: int, operator: str = "atomic", sources: int = 8, progress: Progress | None = None
+    keys: ArrayLike | Stream,
+    workers: int,
+    operator: str = "atomic",
+    sources: int = 8,
+    progress: Progress | None = None,
 ) -> Advice:
-    """Advice for an operator that keeps one state a key (`atomic`), or that can merge partial ones (`mergeable`)."""
+    """Advice for an operator that keeps one state a key (`atomic`), or that can merge partial ones
+    (`mergeable`)."""
     if operator not in OPERATORS:
         raise SettingError(f"operator {operator!r} is unknown. Choose {' or '.join(OPERATORS)}.")
     cluster = Cluster(workers, sources)
     stream = in_memory(keys if isinstance(keys, Stream) else from_array(keys))
     batch = max(1000, min(100_000, stream.tuples // 50))
-    results = [simulate(stream, spec, cluster, batch=batch, progress=progress) for spec in schemes_for(operator, batch)]
+    results = [
+        simulate(stream, spec, cluster, batch=batch, progress=progress)
+        for spec in schemes_for(operator, batch)
+    ]
     counts = stream.counts()
     best = _best(results)
     plain = results[0]
@@ -158,8 +171,10 @@ def _words(plain: Result, best: Result, worth_it: bool) -> Iterator[str]:
 def _limit(operator: str, floor: float, hot: tuple[HotKey, ...]) -> Iterator[str]:
     if operator == "atomic" and floor > 1.05 and hot:
         yield (
-            f"The key {hot[0].name!r} alone is {hot[0].fair_shares:.1f} workers' work: without splitting keys nothing can be "
-            f"better than {floor:.2f}. If your operator can merge partial results, ask again with the operator 'mergeable'."
+            f"The key {hot[0].name!r} alone is {hot[0].fair_shares:.1f} workers' work: without splitting "
+            "keys nothing can be "
+            f"better than {floor:.2f}. If your operator can merge partial results, ask again with the "
+            "operator 'mergeable'."
         )
 
 

@@ -1,7 +1,7 @@
 """Who sends and who works: sources, workers, what a tuple costs each worker, and how that changes on the way.
 
-Apart from the simulator because schemes need it too: FISH reasons about the time that a worker takes for a tuple. A
-*worker* here is what Spark calls a shuffle partition, a *source* a map task.
+Apart from the simulator because schemes need it too: FISH reasons about the time that a worker takes for a
+tuple. A *worker* here is what Spark calls a shuffle partition, a *source* a map task.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class Cluster:
         _check_count("workers", self.workers, MAX_WORKERS)
         _check_count("sources", self.sources, MAX_WORKERS)
         if not 0 < self.utilisation <= 100:
-            raise SettingError(f"utilisation {self.utilisation} is not a share of the workers' capacity. Give 0.9, for example.")
+            raise SettingError(
+                f"utilisation {self.utilisation} is not a share of the workers' capacity. Give 0.9, for "
+                "example."
+            )
         if self.speeds is not None:
             _check_speeds(self.speeds, self.workers)
         for change in self.changes:
@@ -91,7 +94,11 @@ def _check_speeds(speeds: Sequence[float], workers: int) -> None:
 
 def _check_change(change: Change, workers: int) -> None:
     if not 0 <= change.worker < workers or change.at < 0:
-        raise SettingError(f"{change} names no worker: there are {workers}, numbered from 0, and tuples are numbered from 0.")
+        raise SettingError(
+            f"{change} names no worker: there are {workers}, numbered from 0, and tuples are numbered from 0."
+        )
     seconds = change.service_seconds
     if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
-        raise SettingError(f"{change}: a tuple takes a positive number of seconds. Give None for a worker that leaves.")
+        raise SettingError(
+            f"{change}: a tuple takes a positive number of seconds. Give None for a worker that leaves."
+        )

@@ -19,7 +19,9 @@ from skewless.errors import SettingError
 try:
     from numba import njit
 except ImportError as error:
-    raise SettingError("The simulator compiles its loops with numba, which is missing. Install skewless[simulate].") from error
+    raise SettingError(
+        "The simulator compiles its loops with numba, which is missing. Install skewless[simulate]."
+    ) from error
 
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
@@ -40,8 +42,9 @@ def compiled(loop: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def leaf(step: Callable[..., Result]) -> Callable[..., Result]:
-    """Compiles a step that neither makes arrays nor calls another compiled function, without counting references: to count
-    those of four arrays takes as long as the step. (numba has no public name for this option.)"""
+    """Compiles a step that neither makes arrays nor calls another compiled function, without counting
+    references: to count those of four arrays takes as long as the step. (numba has no public name for this
+    option.)"""
     options: Any = {"nogil": True, "_nrt": False}
     return cast(Callable[..., Result], njit(**options)(step))
 
@@ -53,8 +56,9 @@ def inlined(step: Callable[..., Result]) -> Callable[..., Result]:
 
 @cache
 def _sources_stamp() -> str:
-    """What the machine code was made from: all of the simulator. Numba itself looks only at the file of the loop, and
-    would go on using a loop that was compiled together with an older version of what it calls in another file."""
+    """What the machine code was made from: all of the simulator. Numba itself looks only at the file of the
+    loop, and would go on using a loop that was compiled together with an older version of what it calls in
+    another file."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())

@@ -1,10 +1,12 @@
 """What a routing is worth: imbalance, execution time, memory, latency. One compiled pass beside the routing.
 
 Apart from the simulator, which decides what to route, because these are the definitions:
-- imbalance I(t) = largest load - mean load after t tuples; its average fraction is the mean of I(t) over all t, divided by
-  the number of tuples (PKG paper, sections 2 and 6.2);
-- execution time: when the last worker is done, tuples arriving evenly and waiting in line (FISH paper, section 6.1);
-- batch stretch: how much longer micro-batches take than with perfect balance, a batch ending with its slowest worker;
+- imbalance I(t) = largest load - mean load after t tuples; its average fraction is the mean of I(t) over all
+  t, divided by the number of tuples (PKG paper, sections 2 and 6.2);
+- execution time: when the last worker is done, tuples arriving evenly and waiting in line (FISH paper,
+  section 6.1);
+- batch stretch: how much longer micro-batches take than with perfect balance, a batch ending with its slowest
+  worker;
 - memory: the number of (key, worker) pairs, against one for each key (both papers).
 """
 
@@ -35,13 +37,17 @@ class Measures:
         self.points: list[tuple[int, float]] = []  # (t, I(t))
         self.steps, self.stride = 0, 1
 
-    def add(self, keys: Int32s, workers: Int32s, alive: Int32s, service_seconds: Floats, arrival_seconds: float) -> None:
+    def add(
+        self, keys: Int32s, workers: Int32s, alive: Int32s, service_seconds: Floats, arrival_seconds: float
+    ) -> None:
         """Takes in a chunk of routed tuples, with a point of I(t) after each `STEP`."""
         for first in range(0, len(keys), STEP):
             part = slice(first, first + STEP)
             self._add(keys[part], workers[part], alive, service_seconds, arrival_seconds)
 
-    def _add(self, keys: Int32s, workers: Int32s, alive: Int32s, service_seconds: Floats, arrival_seconds: float) -> None:
+    def _add(
+        self, keys: Int32s, workers: Int32s, alive: Int32s, service_seconds: Floats, arrival_seconds: float
+    ) -> None:
         needed = int(keys.max(initial=-1)) + 1
         if needed > len(self.bits):
             bits = np.zeros((max(needed, 2 * len(self.bits)), self.bits.shape[1]), dtype=np.uint64)
@@ -83,7 +89,8 @@ _BASE = int(np.array([2.0**-32]).view(np.int64)[0] >> 47)
 
 
 def _bins(latency: Floats) -> Int64s:
-    """A bin for each power of two from 2^-32 to 2^32 seconds and each 32nd part of it: the top bits of the number itself."""
+    """A bin for each power of two from 2^-32 to 2^32 seconds and each 32nd part of it: the top bits of the
+    number itself."""
     return np.asarray(np.clip((latency.view(np.int64) >> 47) - _BASE, 0, LATENCY_BINS - 1))
 
 
@@ -116,7 +123,13 @@ def _measure(
     bits: Words,
     latency: Floats,
 ) -> None:
-    seen, largest, imbalance, pairs, in_batch = sums[SEEN], sums[LARGEST], sums[SUM_IMBALANCE], sums[PAIRS], sums[BATCH]
+    seen, largest, imbalance, pairs, in_batch = (
+        sums[SEEN],
+        sums[LARGEST],
+        sums[SUM_IMBALANCE],
+        sums[PAIRS],
+        sums[BATCH],
+    )
     found_keys, share = sums[KEYS], 1.0 / len(alive)
     for i in range(len(keys)):
         key, worker = keys[i], workers[i]
@@ -138,5 +151,11 @@ def _measure(
         if in_batch >= batch:
             _close_batch(sums, batch_loads, alive, service_seconds)
             in_batch = 0.0
-    sums[SEEN], sums[LARGEST], sums[SUM_IMBALANCE], sums[PAIRS], sums[BATCH] = seen, largest, imbalance, pairs, in_batch
+    sums[SEEN], sums[LARGEST], sums[SUM_IMBALANCE], sums[PAIRS], sums[BATCH] = (
+        seen,
+        largest,
+        imbalance,
+        pairs,
+        in_batch,
+    )
     sums[KEYS] = found_keys

@@ -13,7 +13,18 @@ from skewless.errors import SettingError
 from skewless.simulate.simulator import Result
 
 Points = Sequence[tuple[float, float]]
-COLOURS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#777777", "#000000", "#EE8866", "#99DDFF")
+COLOURS = (
+    "#4477AA",
+    "#EE6677",
+    "#228833",
+    "#CCBB44",
+    "#66CCEE",
+    "#AA3377",
+    "#777777",
+    "#000000",
+    "#EE8866",
+    "#99DDFF",
+)
 MARKERS = "os^Dv*Pxd+"
 
 
@@ -27,16 +38,26 @@ def panels(
     log_y: bool = False,
     title: str = "",
 ) -> None:
-    """One panel for each name in `curves`, side by side, the same colours in all; written as the path's ending says."""
+    """One panel for each name in `curves`, side by side, the same colours in all; written as the path's
+    ending says."""
     plt, ticker = _pyplot()
     names = list(dict.fromkeys(name for panel in curves.values() for name in panel))
-    figure, axes = plt.subplots(1, len(curves), figsize=(1.2 + 3.1 * len(curves), 3.2), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(curves), figsize=(1.2 + 3.1 * len(curves), 3.2), sharey=True, squeeze=False
+    )
     for axis, (panel, lines) in zip(axes[0], curves.items(), strict=True):
         for name, points in lines.items():
             i = names.index(name)
             marker = MARKERS[i % len(MARKERS)] if len(points) <= 25 else None
-            style = {"color": COLOURS[i % len(COLOURS)], "marker": marker, "markerfacecolor": "none", "lw": 1.3}
-            axis.plot(*zip(*points, strict=True), label=name, markersize=max(3.5, 7 - i), **style)  # rings: lines may coincide
+            style = {
+                "color": COLOURS[i % len(COLOURS)],
+                "marker": marker,
+                "markerfacecolor": "none",
+                "lw": 1.3,
+            }
+            axis.plot(
+                *zip(*points, strict=True), label=name, markersize=max(3.5, 7 - i), **style
+            )  # rings: lines may coincide
         axis.set_title(panel, fontsize=9)
         axis.set_xlabel(x, fontsize=9)
         axis.grid(alpha=0.3)
@@ -65,9 +86,13 @@ def _plain(axis: Any, ticker: Any, ticks: Sequence[float]) -> None:
 
 def _finish(figure: Any, axes: Any, names: Sequence[str], path: str | Path) -> None:
     """The legend below, as wide as the figure allows."""
-    handles = {label: line for axis in axes[0] for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    handles = {
+        label: line for axis in axes[0] for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
     columns = min(len(names), 3 * len(axes[0]))
-    figure.legend([handles[n] for n in names], names, loc="lower center", ncol=columns, fontsize=8, frameon=False)
+    figure.legend(
+        [handles[n] for n in names], names, loc="lower center", ncol=columns, fontsize=8, frameon=False
+    )
     figure.tight_layout(rect=(0, 0.07 * -(-len(names) // columns), 1, 1))
     figure.savefig(path, dpi=110, metadata={"Date": None} if str(path).endswith(".svg") else None)
 

@@ -1,9 +1,9 @@
 """Runs a stream through a scheme and measures what comes of it.
 
-Apart from the measures (definitions) and the schemes (decisions): this is the loop between them. Everything follows from the
-stream's seed and the scheme's; two runs give the same result.
+Apart from the measures (definitions) and the schemes (decisions): this is the loop between them. Everything
+follows from the stream's seed and the scheme's; two runs give the same result.
 
->>> from skewless.simulate.generators import zipf
+>>> from skewless.simulate.streams.generators import zipf
 >>> result = simulate(zipf(100_000, keys=1000, z=1.0), "pkg", Cluster(8))
 >>> result.memory_ratio < 2 and result.max_over_mean < 1.001
 True
@@ -19,12 +19,23 @@ from itertools import pairwise
 import numpy as np
 
 from skewless.errors import SettingError
+from skewless.policies import Policy
 from skewless.simulate.catalogue import make
 from skewless.simulate.cluster import Cluster
 from skewless.simulate.compiled import Int32s
-from skewless.simulate.measures import KEYS, LARGEST, PAIRS, SEEN, SUM_IMBALANCE, SUM_PERFECT, SUM_SLOWEST, Measures
+from skewless.simulate.measures import (
+    KEYS,
+    LARGEST,
+    PAIRS,
+    SEEN,
+    SUM_IMBALANCE,
+    SUM_PERFECT,
+    SUM_SLOWEST,
+    Measures,
+)
 from skewless.simulate.schemes.scheme import Costs, Scheme
-from skewless.simulate.streams import Stream
+from skewless.simulate.schemes.table_policy import TableScheme
+from skewless.simulate.streams.stream import Stream
 
 BATCH = 100_000
 
@@ -63,17 +74,19 @@ class Result:
 
 def simulate(
     stream: Stream,
-    scheme: str | Scheme,
+    scheme: str | Scheme | Policy,
     cluster: Cluster,
     *,
     batch: int = BATCH,
     sources: Iterable[Int32s] | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """One run. The sources take turns, unless `sources` says, chunk by chunk, which of them sends each tuple."""
+    """One run. `scheme` is a name with options (`pkg`, `fish:alpha=0.2`), a scheme, or a policy: a function of
+    (snapshot, table, limits), which then plans once per batch. The sources take turns, unless `sources` says,
+    chunk by chunk, which of them sends each tuple."""
     if batch < 1:
         raise SettingError(f"batch {batch}: a micro-batch has at least one tuple.")
-    maker = make(scheme, cluster) if isinstance(scheme, str) else scheme
+    maker = _maker(scheme, cluster, batch)
     if maker.needs_counts:
         maker.prepare(stream.counts())
     run = _Run(stream, maker, cluster, batch)
@@ -82,11 +95,38 @@ def simulate(
         run.take(chunk, None if senders is None else next(senders))
         if progress is not None:
             progress(len(chunk))
-    return run.result(scheme if isinstance(scheme, str) else type(scheme).__name__)
+    return run.result(_name(scheme))
+
+
+def _maker(scheme: str | Scheme | Policy, cluster: Cluster, batch: int) -> Scheme:
+    if isinstance(scheme, str):
+        return make(scheme, cluster)
+    if not isinstance(scheme, Scheme):
+        if not callable(scheme):
+            raise SettingError(f"{scheme!r} is no scheme. Give a name, a Scheme, or a policy's function.")
+        return TableScheme(cluster, scheme, interval=batch)
+    made_for = scheme.cluster
+    if (made_for.workers, made_for.sources) != (cluster.workers, cluster.sources):
+        raise SettingError(
+            f"the scheme was made for {made_for.workers} workers and {made_for.sources} sources, the cluster has "
+            f"{cluster.workers} and {cluster.sources}. Make it for this cluster."
+        )
+    return scheme
+
+
+def _name(scheme: str | Scheme | Policy) -> str:
+    if isinstance(scheme, str):
+        return scheme
+    return str(getattr(scheme, "__name__", type(scheme).__name__))
 
 
 def compare(
-    stream: Stream, schemes: Sequence[str], cluster: Cluster, *, batch: int = BATCH, progress: Progress | None = None
+    stream: Stream,
+    schemes: Sequence[str],
+    cluster: Cluster,
+    *,
+    batch: int = BATCH,
+    progress: Progress | None = None,
 ) -> list[Result]:
     """The same stream through each scheme."""
     return [simulate(stream, scheme, cluster, batch=batch, progress=progress) for scheme in schemes]
@@ -105,7 +145,9 @@ class _Run:
         hashes = self.stream.hashes[keys]
         if senders is None:
             senders = ((self.seen + np.arange(len(keys))) % self.cluster.sources).astype(np.int32)
-        edges = [change.at - self.seen for change in self.changes if self.seen <= change.at < self.seen + len(keys)]
+        edges = [
+            change.at - self.seen for change in self.changes if self.seen <= change.at < self.seen + len(keys)
+        ]
         for first, end in pairwise([0, *edges, len(keys)]):
             while self.changes and self.changes[0].at <= self.seen:
                 self._change()
@@ -154,7 +196,9 @@ class _Run:
             batch_stretch=float(m.sums[SUM_SLOWEST] / m.sums[SUM_PERFECT]) if seen else 1.0,
             execution_seconds=execution,
             throughput=seen / execution if seen else 0.0,
-            memory=int(m.sums[PAIRS if self.scheme.splits else KEYS]),  # who never splits a key moves its state along
+            memory=int(
+                m.sums[PAIRS if self.scheme.splits else KEYS]
+            ),  # who never splits a key moves its state along
             latency_p50=p50,
             latency_p95=p95,
             latency_p99=p99,

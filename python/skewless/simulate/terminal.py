@@ -1,6 +1,7 @@
 """Results as text: a table for people, plain objects for machines.
 
-Apart from the commands so that the evidence and the command line print the same columns. Uses rich where it is installed.
+Apart from the commands so that the evidence and the command line print the same columns. Uses rich where it
+is installed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,18 @@ from dataclasses import asdict
 from skewless.simulate.advise import Advice
 from skewless.simulate.simulator import Result
 
-COLUMNS = ("scheme", "imbalance", "max/mean", "batches", "time", "memory", "p50 ms", "p99 ms", "moved", "entries")
+COLUMNS = (
+    "scheme",
+    "imbalance",
+    "max/mean",
+    "batches",
+    "time",
+    "memory",
+    "p50 ms",
+    "p99 ms",
+    "moved",
+    "entries",
+)
 
 
 def rows(results: Sequence[Result]) -> list[list[str]]:
@@ -43,7 +55,10 @@ def table(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) ->
         return _rich(title, columns, cells)
     except ImportError:
         widths = [max(len(row[i]) for row in (columns, *cells)) for i in range(len(columns))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (columns, *cells)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            for row in (columns, *cells)
+        ]
         return "\n".join([title, *lines])
 
 

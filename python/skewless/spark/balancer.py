@@ -1,4 +1,5 @@
-"""The handle a user holds: a loop that levels running queries by itself, tables published by hand, and what became of both."""
+"""The handle a user holds: a loop that levels running queries by itself, tables published by hand, and what
+became of both."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from skewless.controller import Pace
+from skewless.control.costs import CostFunction
+from skewless.control.loop import Loop
+from skewless.control.pace import Pace
+from skewless.control.settings import Settings
 from skewless.errors import SettingError, TableError
-from skewless.gateway import Gateway
-from skewless.loop import Loop
-from skewless.observe import CostFunction
+from skewless.model.table import Table
 from skewless.policies import Limits, Policy
-from skewless.status import Status
-from skewless.table import Table
-from skewless.watch import Settings
+from skewless.report.status import Status
+from skewless.spark.gateway import Gateway
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Swap:
 
 @dataclass(frozen=True)
 class BatchLoads:
-    """What each partition of a routed exchange carried in one batch. `run_ms` is -1 where no task has ended yet."""
+    """What each partition of a routed exchange carried in one batch. `run_ms` is -1 where no task has ended
+    yet."""
 
     batch: int
     epoch: int
@@ -57,10 +59,13 @@ class Balancer:
         self._loop = loop
 
     def publish(self, query: StreamingQuery, table: Table) -> Swap:
-        """Stores the table under the query's checkpoint and pins the next micro-batch to it. The epoch is given out here; the
-        table's own does not matter. On any error the old table stays in force. A loop that runs goes on from the table."""
+        """Stores the table under the query's checkpoint and pins the next micro-batch to it. The epoch is
+        given out here; the table's own does not matter. On any error the old table stays in force. A loop
+        that runs goes on from the table."""
         if not isinstance(table, Table):
-            raise TableError(f"publish takes a skewless.Table, not a {type(table).__name__}. The old table stays in force.")
+            raise TableError(
+                f"publish takes a skewless.Table, not a {type(table).__name__}. The old table stays in force."
+            )
         return Swap(*self._gateway.publish(query, table.encode()))
 
     def table(self, query: StreamingQuery) -> Table | None:
@@ -69,32 +74,40 @@ class Balancer:
         return None if found is None else Table.decode(found)
 
     def loads(self, query: StreamingQuery | None = None) -> list[BatchLoads]:
-        """The loads of a query's routed exchanges in the last batches, oldest first; of batch jobs without a query."""
+        """The loads of a query's routed exchanges in the last batches, oldest first; of batch jobs without a
+        query."""
         return [BatchLoads(*load) for load in self._gateway.loads("" if query is None else str(query.id))]
 
     def status(self) -> Status:
-        """What the loop sees, does and has done, query by query: `print` it, or end a notebook's cell with it."""
+        """What the loop sees, does and has done, query by query: `print` it, or end a notebook's cell with
+        it."""
         if self._loop is None:
             return Status("no loop: tables are published by hand (policy=None)")
         return self._loop.status()
 
     def report(self, path: str | os.PathLike[str]) -> Path:
-        """Writes one HTML file, with plots, of all that `status` knows and the batches behind it; needs no network to read."""
+        """Writes one HTML file, with plots, of all that `status` knows and the batches behind it; needs no
+        network to read."""
         if self._loop is None:
-            raise SettingError("there is nothing to report: this balancer has no loop (policy=None). Give balance a policy.")
-        from skewless.report import write
+            raise SettingError(
+                "there is nothing to report: this balancer has no loop (policy=None). Give balance a policy."
+            )
+        from skewless.report.page import write
 
         return write(path, self._loop.status())
 
     def stop(self) -> None:
-        """Ends the loop, if there is one. Published tables stay in force: a query's routing is part of its checkpoint."""
+        """Ends the loop, if there is one. Published tables stay in force: a query's routing is part of its
+        checkpoint."""
         if self._loop is not None:
             self._loop.stop()
 
     def __enter__(self) -> Balancer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
 
@@ -116,21 +129,24 @@ def balance(
     plan_wait_ms: int = 0,
     look_ahead: bool = False,
 ) -> Balancer:
-    """Keeps every routed streaming query of the session level from now on, on a thread of its own; stop it with `stop()`.
+    """Keeps every routed streaming query of the session level from now on, on a thread of its own; stop it
+    with `stop()`.
 
-    policy          a name (`skewless.policies.names()`), a function of (snapshot, table, limits), or None: no loop
-    max_imbalance   how far the heaviest partition may lie above the mean, as a share of the mean, before keys are moved
+    policy          a name (`skewless.policies.names()`), a function of (snapshot, table, limits), or None: no
+                    loop
+    max_imbalance   how far the heaviest partition may lie above the mean, as a share of the mean, before keys
+                    are moved
     max_entries     how many keys a table may move
     window, decay   how many batches costs are taken from, and how much less each counts than the one after it
     pace            how eager the loop is: patience, cool-down, byte budgets (`skewless.Pace`)
     cost            your own measure of (key_hashes, rows), in seconds, instead of rows times seconds per row
     poll_seconds    how often the loop looks at its queries when no batch has been committed
-    plan_wait_ms    how long the next batch may wait for the plan made from the last one (0: never, and the plan takes effect in
-                    the batch after it if it comes too late)
-    look_ahead      count the keys of each batch before it is routed, and make its table from them: for batches that are long
-                    and keys that change from one to the next. Reads the input up to the shuffle a second time, and waits
-                    up to plan_wait_ms (2 seconds if that is 0) for the plan. A query whose input is shuffled or keeps state
-                    before that is planned from the past
+    plan_wait_ms    how long the next batch may wait for the plan made from the last one (0: never, and the
+                    plan takes effect in the batch after it if it comes too late)
+    look_ahead      count the keys of each batch before it is routed, and make its table from them: for
+                    batches that are long and keys that change from one to the next. Reads the input up to the
+                    shuffle a second time, and waits up to plan_wait_ms (2 seconds if that is 0) for the plan.
+                    A query whose input is shuffled or keeps state before that is planned from the past
 
     A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
     """
@@ -138,14 +154,23 @@ def balance(
         return Balancer(Gateway(spark))
     limits = Limits(max_imbalance=max_imbalance, max_entries=max_entries)
     settings = Settings(
-        policy, limits, Pace() if pace is None else pace, window, decay, cost, poll_seconds, plan_wait_ms, look_ahead
+        policy,
+        limits,
+        Pace() if pace is None else pace,
+        window,
+        decay,
+        cost,
+        poll_seconds,
+        plan_wait_ms,
+        look_ahead,
     )
     gateway = Gateway(spark)
     with _starting:
         _started[:] = [(other, loop) for other, loop in _started if loop.running]
         if any(gateway.same_session(other) for other, _ in _started):
             raise SettingError(
-                "this session is balanced already, and one loop serves all its queries. Call stop() of the first balancer before "
+                "this session is balanced already, and one loop serves all its queries. Call stop() of the "
+                "first balancer before "
                 "you start another, or pass policy=None to publish by hand."
             )
         loop = Loop(gateway, settings)

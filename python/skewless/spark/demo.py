@@ -1,6 +1,7 @@
 """`skewless demo`: one stateful stream with drifting hot keys, plain and balanced, on a local cluster.
 
-Each row costs a wait instead of work, so that more tasks than this machine has cores still show what balance gives.
+Each row costs a wait instead of work, so that more tasks than this machine has cores still show what balance
+gives.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from skewless.balancer import Balancer, balance
-from skewless.controller import Pace
+from skewless.control.pace import Pace
 from skewless.errors import SkewlessError
-from skewless.session import PROVIDER, PROVIDER_KEY, configure
+from skewless.spark.balancer import Balancer, balance
+from skewless.spark.session import PROVIDER, PROVIDER_KEY, configure
 
 PARTITIONS = 8
 EXECUTORS = 4  # with two task slots each: every partition has a slot, so a batch takes as long as its heaviest partition
@@ -54,8 +55,10 @@ def run(say: Say = print, report: str | os.PathLike[str] = "skewless-demo.html")
 
 def _both(spark: SparkSession, folder: Path, say: Say, report: Path) -> float:
     say(
-        f"the query: events.groupBy('user').applyInPandasWithState(...); {PARTITIONS} partitions, {ROWS_A_BATCH:,} rows a batch\n"
-        f"each row waits {WAIT_MS_A_ROW:g} ms, which stands for work; {HOT_KEYS} hot users have {HOT_SHARE:.0%} of the rows,\n"
+        f"the query: events.groupBy('user').applyInPandasWithState(...); {PARTITIONS} partitions, "
+        f"{ROWS_A_BATCH:,} rows a batch\n"
+        f"each row waits {WAIT_MS_A_ROW:g} ms, which stands for work; {HOT_KEYS} hot users have "
+        f"{HOT_SHARE:.0%} of the rows,\n"
         f"and a third of them are replaced by others every {DRIFT_BATCHES} batches."
     )
     inputs = _inputs()
@@ -69,13 +72,20 @@ def _both(spark: SparkSession, folder: Path, say: Say, report: Path) -> float:
         say(f"\nreport: {balancer.report(report).resolve()}")
     factor = sum(plain_ms) / sum(level_ms)
     say(
-        f"\nbatch time, median of {BATCHES - 1}: plain {np.median(plain_ms):,.0f} ms, balanced {np.median(level_ms):,.0f} ms\n"
-        f"all batches together: {factor:.2f} times shorter, swaps and the batches before the first one included"
+        f"\nbatch time, median of {BATCHES - 1}: plain {np.median(plain_ms):,.0f} ms, balanced "
+        f"{np.median(level_ms):,.0f} ms\n"
+        f"all batches together: {factor:.2f} times shorter, swaps and the batches before the first one "
+        "included"
     )
     same = plain == level
-    say(f"results identical: {'yes' if same else 'NO'} ({sum(map(len, level.values())):,} rows of {len(level)} batches compared)")
+    say(
+        f"results identical: {'yes' if same else 'NO'} ({sum(map(len, level.values())):,} rows of "
+        f"{len(level)} batches compared)"
+    )
     if not same:
-        raise SkewlessError("the balanced run's rows differ from plain Spark's. This is a bug in Skewless: please report it.")
+        raise SkewlessError(
+            "the balanced run's rows differ from plain Spark's. This is a bug in Skewless: please report it."
+        )
     return factor
 
 
@@ -95,7 +105,12 @@ def _inputs() -> list[list[str]]:
 
 
 def _stream(
-    spark: SparkSession, folder: Path, inputs: list[list[str]], provider: str, say: Say, balancer: Balancer | None = None
+    spark: SparkSession,
+    folder: Path,
+    inputs: list[list[str]],
+    provider: str,
+    say: Say,
+    balancer: Balancer | None = None,
 ) -> tuple[list[int], Rows]:
     """The batch times, without the first, which starts the Python workers; and the rows of each batch."""
     (folder / "in").mkdir(parents=True)
@@ -112,7 +127,9 @@ def _stream(
     return taken[1:], rows
 
 
-def _batch(query: StreamingQuery, folder: Path, number: int, users: list[str], say: Say, balancer: Balancer | None) -> int:
+def _batch(
+    query: StreamingQuery, folder: Path, number: int, users: list[str], say: Say, balancer: Balancer | None
+) -> int:
     lines = (json.dumps({"user": user, "value": i}) for i, user in enumerate(users))
     hidden = folder / f".{number}"
     hidden.write_text("\n".join(lines))
@@ -142,9 +159,17 @@ def _query(spark: SparkSession, folder: Path) -> DataFrame:
         state.update((events, total))
         yield pd.DataFrame({"user": [key[0]], "events": [events], "total": [total]})
 
-    source = spark.readStream.schema("user STRING, value LONG").option("maxFilesPerTrigger", 1).json(str(folder / "in"))
+    source = (
+        spark.readStream.schema("user STRING, value LONG")
+        .option("maxFilesPerTrigger", 1)
+        .json(str(folder / "in"))
+    )
     return source.groupBy("user").applyInPandasWithState(
-        totals, "user STRING, events LONG, total LONG", "events LONG, total LONG", "update", GroupStateTimeout.NoTimeout
+        totals,
+        "user STRING, events LONG, total LONG",
+        "events LONG, total LONG",
+        "update",
+        GroupStateTimeout.NoTimeout,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from skewless import errors
-from skewless.observe import ObservedBatch
+from skewless.control.observed import ObservedBatch
 
 JAVA_GATEWAY = "io.skewless.Gateway"
 _EXCEPTION = "io.skewless.SkewlessException"
@@ -28,17 +29,21 @@ class Gateway:
     def __init__(self, spark: SparkSession) -> None:
         if not hasattr(spark, "_jsparkSession"):
             raise errors.SessionError(
-                "this is a Spark Connect session; Skewless works on the driver's own JVM, which Connect hides. Use a classic "
+                "this is a Spark Connect session; Skewless works on the driver's own JVM, which Connect "
+                "hides. Use a classic "
                 "session (no .remote(...), SPARK_REMOTE unset) in the driver."
             )
         self._spark = spark
+        self._loop = uuid4().hex  # what the loop that uses this is called in the JVM
         self._session = spark._jsparkSession
         self._java: Any = spark._jvm
         for name in JAVA_GATEWAY.split("."):
             self._java = getattr(self._java, name)
         self._call("check", self._session)
 
-    def repartition(self, df: DataFrame, partitions: int, columns: Sequence[Column], table: bytes | None) -> DataFrame:
+    def repartition(
+        self, df: DataFrame, partitions: int, columns: Sequence[Column], table: bytes | None
+    ) -> DataFrame:
         java = self._call("repartition", df._jdf, partitions, [column._jc for column in columns], table)
         return DataFrame(java, df.sparkSession)
 
@@ -54,24 +59,38 @@ class Gateway:
         found = self._call("latest", query._jsq)
         return None if found is None else bytes(found)
 
-    def loads(self, query_id: str) -> list[tuple[int, int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    def loads(
+        self, query_id: str
+    ) -> list[tuple[int, int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
         """(batch, epoch, rows, bytes, run ms) of each routed exchange, oldest first."""
         found = self._call("loads", self._session, query_id)
         return [
-            (int(one.batchId()), int(one.epoch()), _longs(one.rows()), _longs(one.bytes()), _longs(one.runMs())) for one in found
+            (
+                int(one.batchId()),
+                int(one.epoch()),
+                _longs(one.rows()),
+                _longs(one.bytes()),
+                _longs(one.runMs()),
+            )
+            for one in found
         ]
 
     def wait(self, seconds: float) -> bool:
-        """Returns when a batch of any query has been committed or shown, or after so many seconds; whether there is news."""
-        return bool(self._call("await", self._session, max(1, int(1000 * seconds))))
+        """Returns when a batch of any query has been committed or shown that this loop has not heard of, or
+        after so many seconds; whether there is news."""
+        return bool(self._call("await", self._session, self._loop, max(1, int(1000 * seconds))))
+
+    def watch(self, query: Any, plan_wait_ms: int, look_ahead: bool) -> None:
+        """From the next batch of this run on its keys are counted, and its planner waits for this loop."""
+        self._call("watch", self._session, self._loop, query._jsq, plan_wait_ms, look_ahead)
 
     def newest(self, query_id: str) -> int:
         """The newest committed batch of a query; -1 before the first."""
         return int(self._call("newestCommitted", self._session, query_id))
 
-    def observed(self, query_id: str, after: int, plan_wait_ms: int = 0, look_ahead: bool = False) -> list[ObservedBatch]:
+    def observed(self, query_id: str, after: int) -> list[ObservedBatch]:
         """The committed batches above `after` of a query, oldest first; none if no exchange of it is routed."""
-        return [_observed(one) for one in self._call("observed", self._session, query_id, after, plan_wait_ms, look_ahead)]
+        return [_observed(one) for one in self._call("observed", self._session, query_id, after)]
 
     def upcoming(self, query_id: str) -> ObservedBatch | None:
         """The newest batch of a query that was shown before it was planned."""
@@ -80,19 +99,21 @@ class Gateway:
 
     def decided(self, query_id: str, batch: int) -> None:
         """The query's planner need not wait for what becomes of batches up to this one."""
-        self._call("decided", query_id, batch)
+        self._call("decided", self._session, query_id, batch)
 
     def unwatch(self) -> None:
-        """Ends the counting of keys that `observed` began."""
-        self._call("unwatch")
+        """Ends the counting of keys that `watch` began, where no other loop watches too."""
+        self._call("unwatch", self._session, self._loop)
 
     def swaps(self, query: Any) -> list[dict[str, Any]]:
         """The committed swaps of the query's run, oldest first, as the JVM recorded them."""
         return [json.loads(str(swap)) for swap in self._call("swaps", query._jsq)]
 
-    def tell(self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int) -> bool:
+    def show_metrics(
+        self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int
+    ) -> bool:
         """Hands what the loop knows of a query to Spark's metrics; false if they do not know the query yet."""
-        return bool(self._call("tell", self._session, query_id, imbalance, pause_ms, errors))
+        return bool(self._call("showMetrics", self._session, query_id, imbalance, pause_ms, errors))
 
     def active(self) -> list[Any]:
         """The streaming queries of this session that run now."""
@@ -136,7 +157,8 @@ class Gateway:
 
 
 _NO_JAR = (
-    "the Skewless jar is not on the driver's class path. Build the session with skewless.configure(builder), or start the job "
+    "the Skewless jar is not on the driver's class path. Build the session with skewless.configure(builder), "
+    "or start the job "
     'with spark-submit --jars "$(skewless jar-path)". A JVM that started without the jar cannot take it later: restart Python.'
 )
 

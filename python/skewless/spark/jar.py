@@ -19,7 +19,8 @@ def jar_path() -> Path:
         if jars:
             return jars[-1].resolve()
     raise SessionError(
-        f"the Skewless jar for Spark {SPARK_LINE} is neither in the package nor in jvm/target. Install a built wheel, or run "
+        f"the Skewless jar for Spark {SPARK_LINE} is neither in the package nor in jvm/target. Install a "
+        "built wheel, or run "
         "`make jar` in the checkout."
     )
 
@@ -29,4 +30,4 @@ def _packaged() -> Path:
 
 
 def _checkout() -> Path:
-    return Path(__file__).resolve().parents[2] / "jvm" / "target" / "scala-2.13"
+    return Path(__file__).resolve().parents[3] / "jvm" / "target" / "scala-2.13"

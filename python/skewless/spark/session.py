@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from skewless.errors import SessionError, VersionError
-from skewless.jar import SPARK_LINE, jar_path
+from skewless.spark.jar import SPARK_LINE, jar_path
 
 PLUGIN = "io.skewless.SkewlessPlugin"
 EXTENSION = "org.apache.spark.sql.skewless.SkewlessExtensions"
@@ -21,12 +21,14 @@ PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """The builder with Skewless switched on; jars, plugins and extensions that it names already are kept.
 
-    New stateful queries keep their state with Skewless's provider (Spark's RocksDB provider, whose keys can move), unless the
-    builder names another. A query takes its provider for good at its first start: existing checkpoints go on as they are.
+    New stateful queries keep their state with Skewless's provider (Spark's RocksDB provider, whose keys can
+    move), unless the builder names another. A query takes its provider for good at its first start: existing
+    checkpoints go on as they are.
 
         spark = skewless.configure(SparkSession.builder.appName("clicks")).getOrCreate()
 
-    Under spark-submit give the jar with `--jars "$(skewless jar-path)"`: Spark reads jars before Python starts.
+    Under spark-submit give the jar with `--jars "$(skewless jar-path)"`: Spark reads jars before Python
+    starts.
     """
     if not pyspark.__version__.startswith(SPARK_LINE + "."):
         raise VersionError(
@@ -35,7 +37,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         )
     if os.environ.get("SPARK_REMOTE") or "spark.remote" in _options(builder):
         raise SessionError(
-            "the builder makes a Spark Connect session; Skewless works on the driver's own JVM, which Connect hides. Use a "
+            "the builder makes a Spark Connect session; Skewless works on the driver's own JVM, which "
+            "Connect hides. Use a "
             "classic session: no .remote(...), SPARK_REMOTE unset."
         )
     if "PYSPARK_GATEWAY_PORT" in os.environ:
@@ -44,7 +47,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         builder = _append(builder, "spark.jars", str(jar_path()))
     elif not _has(SparkContext._jvm, PLUGIN):
         raise SessionError(
-            "this process started its JVM without the Skewless jar, and a JVM cannot take it later. Call configure before the "
+            "this process started its JVM without the Skewless jar, and a JVM cannot take it later. Call "
+            "configure before the "
             'first session of the process; under spark-submit give the jar with --jars "$(skewless jar-path)".'
         )
     if PROVIDER_KEY not in _options(builder) and not _submitted(PROVIDER_KEY):

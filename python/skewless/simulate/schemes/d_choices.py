@@ -1,16 +1,18 @@
 """D-Choices and W-Choices: the few most frequent keys get d workers, or all; the rest keep two.
 
-Nasir et al., "When Two Choices Are Not Enough" (ICDE 2016); the FISH paper's section 2.2 uses both as rivals. The head
-are the keys whose share exceeds theta, as each source's SpaceSaving summary sees it.
+Nasir et al., "When Two Choices Are Not Enough" (ICDE 2016); the FISH paper's section 2.2 uses both as rivals.
+The head are the keys whose share exceeds theta, as each source's SpaceSaving summary sees it.
 
-D-Choices takes the smallest d >= p_1 n for which no set of workers is overloaded by the h hottest keys, for each h. Such a
-set has about b = n - n (1 - 1/n)^(h d) workers, each of which may take 1/n + epsilon of the stream:
-    p_1 + ... + p_h  +  (b/n)^d x (share of the rest of the head)  +  (b/n)^2 x (share of the tail)   <=   b (1/n + epsilon).
-That is the paper's condition as we know it (section IV; arXiv 1510.05714): epsilon bounds the imbalance, which is of one
-worker, hence the factor b before it. The text could not be had here, but the authors' programs could (SLBSimulator and
-SLBStorm by the first author, GitHub). They test h = 1 and the whole head only, start at round(p_1 n), and allow the whole set
-epsilon, b/n + epsilon, so that d is the same or a few larger: `published=on` does it their way. docs/evidence/fish.md
-compares the two.
+D-Choices takes the smallest d >= p_1 n for which no set of workers is overloaded by the h hottest keys, for
+each h. Such a set has about b = n - n (1 - 1/n)^(h d) workers, each of which may take 1/n + epsilon of the
+stream:
+    p_1 + ... + p_h  +  (b/n)^d x (share of the rest of the head)  +  (b/n)^2 x (share of the tail)   <=   b
+    (1/n + epsilon).
+That is the paper's condition as we know it (section IV; arXiv 1510.05714): epsilon bounds the imbalance,
+which is of one worker, hence the factor b before it. The text could not be had here, but the authors'
+programs could (SLBSimulator and SLBStorm by the first author, GitHub). They test h = 1 and the whole head
+only, start at round(p_1 n), and allow the whole set epsilon, b/n + epsilon, so that d is the same or a few
+larger: `published=on` does it their way. docs/evidence/fish.md compares the two.
 """
 
 from __future__ import annotations
@@ -23,16 +25,17 @@ from numpy.typing import ArrayLike
 from skewless.simulate.cluster import Cluster
 from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled
 from skewless.simulate.schemes.scheme import Scheme, candidate, least_loaded, number
-from skewless.simulate.schemes.summary import Records, Summary, count, slot_for
+from skewless.simulate.schemes.space_saving import Records, Summary, count, slot_for
 
 
 class DChoices(Scheme):
     """Greedy over d workers for the head, over two for the tail, with local loads.
 
-    `theta` is the head's threshold: 1/(5n), the share up to which two choices are proven enough (PKG paper, Theorem 5.1);
-    `epsilon` the slack, 1e-4; `top` how many keys a source tracks, 1,000 (FISH paper, section 2.3); `refresh` after how many
-    of its tuples a source works d out again (our choice; the published code does so for every tuple of the head); `published`
-    takes the condition from the authors' programs instead of the paper.
+    `theta` is the head's threshold: 1/(5n), the share up to which two choices are proven enough (PKG paper,
+    Theorem 5.1); `epsilon` the slack, 1e-4; `top` how many keys a source tracks, 1,000 (FISH paper, section
+    2.3); `refresh` after how many of its tuples a source works d out again (our choice; the published code
+    does so for every tuple of the head); `published` takes the condition from the authors' programs instead
+    of the paper.
     """
 
     splits = True
@@ -71,12 +74,6 @@ class DChoices(Scheme):
         self.d[:] = 0
         self.floor[:] = -1
         super().change(alive, service_seconds)
-
-
-class WChoices(DChoices):
-    """The head may go to every worker."""
-
-    all_workers = True
 
 
 def choices_for(head: ArrayLike, workers: int, epsilon: float = 1e-4, published: bool = False) -> int:
@@ -130,7 +127,9 @@ def head_of(slots: Records, tally: Records, s: int, theta: float) -> Floats:
 
 
 @compiled
-def width_of_head(slots: Records, tally: Records, s: int, theta: float, workers: int, epsilon: float, published: bool) -> int:
+def width_of_head(
+    slots: Records, tally: Records, s: int, theta: float, workers: int, epsilon: float, published: bool
+) -> int:
     """D-Choices' d for what source s has seen."""
     return _solve(head_of(slots, tally, s, theta), workers, epsilon, published)
 

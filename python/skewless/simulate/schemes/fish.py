@@ -1,15 +1,18 @@
 """FISH: hot keys of the recent past get more workers, and each tuple goes where the wait is shortest.
 
 FISH paper, section 4. Four parts, each of which can be taken away to see what it does:
-- *epochs* (Algorithm 1): a summary of counts per source, multiplied by alpha after each epoch (alpha = 1: never);
-- *classes*, CHK (Algorithm 2): a key above theta gets n / 2^i workers, i = floor(log2(hottest / key)), never fewer than
-  d_min or than it had; `classes="all"` gives every hot key all workers, `"d-choices"` that scheme's d;
+- *epochs* (Algorithm 1): a summary of counts per source, multiplied by alpha after each epoch (alpha = 1:
+  never);
+- *classes*, CHK (Algorithm 2): a key above theta gets n / 2^i workers, i = floor(log2(hottest / key)), never
+  fewer than d_min or than it had; `classes="all"` gives every hot key all workers, `"d-choices"` that
+  scheme's d;
 - *inference* (Algorithm 3): the backlog of a worker is what was sent less what it can have done since;
 - *ring* (section 5): candidates come from a consistent-hash ring; else from hashing modulo n.
 
-Where the paper leaves a choice: a key's M_k is kept while the key is tracked. d_min is 2, or ceil(n x mean share of the hot
-keys) where that is more, taken once an epoch. Line 18 and formula (1) together would count a tuple twice; we count it once. A
-source sees only its own tuples, so it grants a worker only its own part, T / sources, of the time.
+Where the paper leaves a choice: a key's M_k is kept while the key is tracked. d_min is 2, or ceil(n x mean
+share of the hot keys) where that is more, taken once an epoch. Line 18 and formula (1) together would count a
+tuple twice; we count it once. A source sees only its own tuples, so it grants a worker only its own part, T /
+sources, of the time.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled, inlined
 from skewless.simulate.schemes.d_choices import width_of_head
 from skewless.simulate.schemes.ring import VIRTUAL_NODES, Int16s, Ring, place_of
 from skewless.simulate.schemes.scheme import Scheme, candidate, least_loaded, number
-from skewless.simulate.schemes.summary import Records, Summary, count, decay, slot_for
+from skewless.simulate.schemes.space_saving import Records, Summary, count, decay, slot_for
 
 CLASSES = ("chk", "all", "d-choices")
 
@@ -30,8 +33,8 @@ CLASSES = ("chk", "all", "d-choices")
 class Fish(Scheme):
     """FISH with the paper's settings.
 
-    `alpha` 0.2 (section 6.3), `epoch` 1,000 tuples of a source (4.1.1), `theta` 1/(4n) (6.3), `top` 1,000 tracked keys (2.3),
-    `interval` 10 seconds between two estimates of the backlog (4.2.1).
+    `alpha` 0.2 (section 6.3), `epoch` 1,000 tuples of a source (4.1.1), `theta` 1/(4n) (6.3), `top` 1,000
+    tracked keys (2.3), `interval` 10 seconds between two estimates of the backlog (4.2.1).
     """
 
     splits = True
@@ -73,11 +76,21 @@ class Fish(Scheme):
         self.circle = Ring(alive, self.nodes if self.ring else 1, self.cluster.seed)
         self.floor[:] = -1
         if not self.inference:  # the loads are all it goes by; a newcomer starts level
-            self.wait[:, alive] = np.maximum(self.wait[:, alive], np.median(self.wait[:, alive], axis=1, keepdims=True))
+            self.wait[:, alive] = np.maximum(
+                self.wait[:, alive], np.median(self.wait[:, alive], axis=1, keepdims=True)
+            )
 
     def route(self, keys: Int32s, hashes: Int32s, sources: Int32s) -> Int32s:
         theta = 1 / (4 * len(self.alive)) if self.theta is None else self.theta
-        workers = (self.wait, self.floor, self.place, self.least, self.ticks, self.alive, self.service_seconds)
+        workers = (
+            self.wait,
+            self.floor,
+            self.place,
+            self.least,
+            self.ticks,
+            self.alive,
+            self.service_seconds,
+        )
         circle = (self.circle.nodes, self.circle.orders)
         pace = (self.interval if self.inference else np.inf, self.cluster.arrival_seconds)
         settings = (self.alpha, self.epoch, theta, CLASSES.index(self.classes), self.ring, self.cluster.seed)
@@ -167,7 +180,15 @@ def _drain(wait: Floats, floor: Floats, seconds: float) -> None:
 
 @compiled
 def _end_epoch(
-    slots: Records, queue: Records, tally: Records, s: int, least: Int64s, alpha: float, theta: float, classes: int, n: int
+    slots: Records,
+    queue: Records,
+    tally: Records,
+    s: int,
+    least: Int64s,
+    alpha: float,
+    theta: float,
+    classes: int,
+    n: int,
 ) -> None:
     if classes == 2:
         least[s] = width_of_head(slots, tally, s, theta, n, 1e-4, False)

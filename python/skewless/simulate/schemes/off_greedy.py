@@ -1,7 +1,7 @@
 """Off-Greedy: the whole stream is known; the keys, most frequent first, go to the least loaded worker.
 
-PKG paper, section 6.2 (Q1): an unfair rival for online schemes, and the best that a scheme which never splits a key and
-never moves one can be expected to do.
+PKG paper, section 6.2 (Q1): an unfair rival for online schemes, and the best that a scheme which never splits
+a key and never moves one can be expected to do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Partial key grouping (PKG) and Greedy-d: each tuple goes to the least loaded of its key's d workers.
 
-PKG paper, sections 3 and 5. A key is split over at most d workers, so nothing need be remembered or agreed. What a
-source knows of the loads is the second idea (sections 3.2 and 6.2, Q2): everything (`global`, G), its own tuples
-(`local`, L: the paper's choice and the default), or its own plus the truth from time to time (`probed`, LP).
+PKG paper, sections 3 and 5. A key is split over at most d workers, so nothing need be remembered or agreed.
+What a source knows of the loads is the second idea (sections 3.2 and 6.2, Q2): everything (`global`, G), its
+own tuples (`local`, L: the paper's choice and the default), or its own plus the truth from time to time
+(`probed`, LP).
 """
 
 from __future__ import annotations
@@ -20,21 +21,28 @@ ESTIMATES = ("local", "global", "probed")
 class Greedy(Scheme):
     """The least loaded of d hashed workers; if loads are equal, the first of them.
 
-    `d` is the number of choices (section 5), `estimate` what a source knows. With `probed`, every source takes over the
-    true loads after each `period` tuples of the whole stream (section 6.2: every minute), all at once, or in turn if
-    `staggered`.
+    `d` is the number of choices (section 5), `estimate` what a source knows. With `probed`, every source
+    takes over the true loads after each `period` tuples of the whole stream (section 6.2: every minute), all
+    at once, or in turn if `staggered`.
     """
 
     splits = True
 
     def __init__(
-        self, cluster: Cluster, d: int = 2, estimate: str = "local", period: int = 100_000, staggered: bool = False
+        self,
+        cluster: Cluster,
+        d: int = 2,
+        estimate: str = "local",
+        period: int = 100_000,
+        staggered: bool = False,
     ) -> None:
         super().__init__(cluster)
         if estimate not in ESTIMATES:
             raise SettingError(f"estimate {estimate!r} is unknown. Choose one of {', '.join(ESTIMATES)}.")
         self.d = int(number("d", d, 1, 1 << 15))
-        self.rows = np.zeros(cluster.sources, dtype=np.int64) if estimate == "global" else np.arange(cluster.sources)
+        self.rows = (
+            np.zeros(cluster.sources, dtype=np.int64) if estimate == "global" else np.arange(cluster.sources)
+        )
         self.estimates = np.zeros((cluster.sources, cluster.workers), dtype=np.int64)
         self.truth = np.zeros(cluster.workers, dtype=np.int64)
         self.period = int(number("period", period, 1, 1e18)) if estimate == "probed" else 0
@@ -43,12 +51,16 @@ class Greedy(Scheme):
 
     def route(self, keys: Int32s, hashes: Int32s, sources: Int32s) -> Int32s:
         settings = (self.d, self.period, self.staggered, self.cluster.seed)
-        out = _choose(hashes, sources, self.rows, self.estimates, self.truth, self.alive, self.seen, *settings)
+        out = _choose(
+            hashes, sources, self.rows, self.estimates, self.truth, self.alive, self.seen, *settings
+        )
         self.seen += len(keys)
         return out
 
     def change(self, alive: Int32s, service_seconds: Floats) -> None:
-        joined = np.setdiff1d(alive, self.alive)  # a newcomer starts level, or it would take everything for a while
+        joined = np.setdiff1d(
+            alive, self.alive
+        )  # a newcomer starts level, or it would take everything for a while
         self.estimates[:, joined] = self.estimates[:, self.alive].min(axis=1, keepdims=True)
         self.truth[joined] = self.truth[self.alive].min()
         super().change(alive, service_seconds)
@@ -57,7 +69,9 @@ class Greedy(Scheme):
 class PartialKeyGrouping(Greedy):
     """PKG: Greedy with two choices."""
 
-    def __init__(self, cluster: Cluster, estimate: str = "local", period: int = 100_000, staggered: bool = False) -> None:
+    def __init__(
+        self, cluster: Cluster, estimate: str = "local", period: int = 100_000, staggered: bool = False
+    ) -> None:
         super().__init__(cluster, 2, estimate, period, staggered)
 
 

@@ -1,7 +1,7 @@
 """PoTC and On-Greedy: a key's worker is chosen when its first tuple comes, and kept.
 
-PKG paper, section 6.2 (Q1). Both keep one state per key, and both need what makes them impractical there: all sources
-agree on one table with an entry for every key, and know the load of every worker.
+PKG paper, section 6.2 (Q1). Both keep one state per key, and both need what makes them impractical there: all
+sources agree on one table with an entry for every key, and know the load of every worker.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class OnGreedy(PowerOfTwoChoices):
 
 
 @compiled
-def _stick(keys: Int32s, hashes: Int32s, home: Int32s, loads: Int64s, alive: Int32s, choices: int, seed: int) -> Int32s:
+def _stick(
+    keys: Int32s, hashes: Int32s, home: Int32s, loads: Int64s, alive: Int32s, choices: int, seed: int
+) -> Int32s:
     out = np.empty(len(keys), dtype=np.int32)
     for i in range(len(keys)):
         worker = home[keys[i]]

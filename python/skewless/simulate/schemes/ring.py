@@ -1,8 +1,10 @@
-"""A consistent-hash ring with virtual nodes: each key's workers in an order that a change of workers hardly disturbs.
+"""A consistent-hash ring with virtual nodes: each key's workers in an order that a change of workers hardly
+disturbs.
 
-FISH paper, section 5. A key's candidates are the first distinct workers clockwise from the key's place. The ring has 2^16
-places here (2^32 in the paper), so that a place's node can be looked up in a table. The paper does not say how many virtual
-nodes a worker has; 64 keeps the shares of 16 to 128 workers within about 12 % of each other.
+FISH paper, section 5. A key's candidates are the first distinct workers clockwise from the key's place. The
+ring has 2^16 places here (2^32 in the paper), so that a place's node can be looked up in a table. The paper
+does not say how many virtual nodes a worker has; 64 keeps the shares of 16 to 128 workers within about 12 %
+of each other.
 
 >>> before, after = Ring(np.arange(8)), Ring(np.arange(9))
 >>> keys = np.arange(10_000, dtype=np.int32) * 7919
@@ -30,7 +32,9 @@ class Ring:
 
     def __init__(self, workers: NDArray[np.integer], nodes: int = VIRTUAL_NODES, seed: int = 0) -> None:
         owners = np.repeat(np.asarray(workers, dtype=np.int16), nodes)
-        numbers = owners.astype(np.uint64) * np.uint64(1 << 20) + np.tile(np.arange(nodes, dtype=np.uint64), len(workers))
+        numbers = owners.astype(np.uint64) * np.uint64(1 << 20) + np.tile(
+            np.arange(nodes, dtype=np.uint64), len(workers)
+        )
         places = _scatter(numbers + np.uint64(1 + (seed << 40)))
         order = np.argsort(places, kind="stable")
         self.nodes = (np.searchsorted(places[order], np.arange(PLACES)) % len(owners)).astype(np.int32)

@@ -1,6 +1,7 @@
 """The one interface of all schemes: keys in, workers out, a chunk of the stream at a time.
 
-Apart from the schemes so that each of them is one short file beside it, and the simulator needs to know only this one.
+Apart from the schemes so that each of them is one short file beside it, and the simulator needs to know only
+this one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Costs:
-    """What a scheme did besides routing: state moved (tuples that had made it), entries in its table, planning."""
+    """What a scheme did besides routing: state moved (tuples that had made it), entries in its table,
+    planning."""
 
     moved_state: float = 0.0
     table_entries: int = 0
@@ -30,10 +32,11 @@ class Costs:
 
 
 class Scheme(ABC):
-    """A way to choose the worker of each tuple. An instance holds the state of all sources and sees a stream once.
+    """A way to choose the worker of each tuple. An instance holds the state of all sources and sees a stream
+    once.
 
-    `splits` says whether one key may be at several workers at a time (then the operator must be able to merge);
-    `needs_counts` whether the scheme must know how often each key will come before it starts.
+    `splits` says whether one key may be at several workers at a time (then the operator must be able to
+    merge); `needs_counts` whether the scheme must know how often each key will come before it starts.
     """
 
     splits: ClassVar[bool] = False
@@ -91,8 +94,8 @@ def candidate(key_hash: np.int32, i: int, workers: int, seed: int) -> int:
 def least_loaded(loads: NDArray[Any], s: int, floor: NDArray[Any], place: Int64s, alive: Int32s) -> int:
     """The first worker with the smallest load at source s; floor[s] is then that load.
 
-    Loads only grow, so the search goes on where the last one ended, and a call costs one step on average. Who lets a load
-    shrink must set floor[s] to -1.
+    Loads only grow, so the search goes on where the last one ended, and a call costs one step on average. Who
+    lets a load shrink must set floor[s] to -1.
     """
     while True:
         for at in range(place[s], len(alive)):

@@ -1,4 +1,5 @@
-"""Shuffle grouping: each source deals its tuples out in turn. The reference for balance; every key may be everywhere.
+"""Shuffle grouping: each source deals its tuples out in turn. The reference for balance; every key may be
+everywhere.
 
 PKG paper, section 2.1: the imbalance is at most one tuple for each source.
 """

@@ -1,17 +1,18 @@
 """The most frequent keys of a stream in bounded space: SpaceSaving, with a decay between epochs for FISH.
 
-Apart from the schemes that ask it (D-Choices, W-Choices, FISH) because its guarantee can be tested by itself: without
-decay, a count is never below the truth, and never above it by more than tuples / capacity.
+Apart from the schemes that ask it (D-Choices, W-Choices, FISH) because its guarantee can be tested by itself:
+without decay, a count is never below the truth, and never above it by more than tuples / capacity.
 
 >>> summary = SpaceSaving(capacity=2)
 >>> summary.offer([7, 7, 8, 9])          # 9 takes the place of 8 and inherits its count
 >>> summary.counts()
 {7: 2.0, 9: 2.0}
 
-A tuple of a tracked key only adds to its counter. The smallest counters wait in a sorted queue, and a counter that grew
-since the queue was filled is passed over; when the queue is empty it is filled again with all that is within one of the
-smallest. One scan thus serves many replacements. Where the counter of a key is, is kept in a plain array by key number, not in
-a hash table of `capacity` entries as a source would have it: this is a simulator.
+A tuple of a tracked key only adds to its counter. The smallest counters wait in a sorted queue, and a counter
+that grew since the queue was filled is passed over; when the queue is empty it is filled again with all that
+is within one of the smallest. One scan thus serves many replacements. Where the counter of a key is, is kept
+in a plain array by key number, not in a hash table of `capacity` entries as a source would have it: this is a
+simulator.
 """
 
 from __future__ import annotations
@@ -24,17 +25,23 @@ from numpy.typing import ArrayLike, NDArray
 from skewless.simulate.compiled import Int32s, compiled, inlined, leaf
 from skewless.simulate.schemes.scheme import sizes_to
 
-# A record for each slot of each source. `stamp` says when the count last grew: of equal counts, the one that grew first
-# is replaced first. `width` is FISH's M_k.
+# A record for each slot of each source. `stamp` says when the count last grew: of equal counts, the one that
+# grew first is replaced first. `width` is FISH's M_k.
 SLOT = np.dtype([("count", np.float64), ("stamp", np.int64), ("key", np.int32), ("width", np.int32)])
 # A record for each place of the queue: a slot, and its count and stamp when the queue was filled.
 PLACE = np.dtype([("count", np.float64), ("stamp", np.int64), ("slot", np.int64)])
-# A record for each source: tuples (decayed like the counts), the largest count, tuples (not decayed), slots in use, and
-# the clock at which the scheme's next turn (an epoch's end, a new d) is due; then the queue: its next place, its end, and a
-# limit that is above all counts in it and not above any other.
+# A record for each source: tuples (decayed like the counts), the largest count, tuples (not decayed), slots
+# in use, and the clock at which the scheme's next turn (an epoch's end, a new d) is due; then the queue: its
+# next place, its end, and a limit that is above all counts in it and not above any other.
 TALLY = np.dtype(
     [
-        *(("total", np.float64), ("top", np.float64), ("clock", np.int64), ("size", np.int64), ("due", np.int64)),
+        *(
+            ("total", np.float64),
+            ("top", np.float64),
+            ("clock", np.int64),
+            ("size", np.int64),
+            ("due", np.int64),
+        ),
         *(("next", np.int64), ("end", np.int64), ("limit", np.float64)),
     ]
 )
@@ -91,8 +98,8 @@ def _offer_all(keys: Int32s, slot_of: Int32s, slots: Records, queue: Records, ta
 
 @leaf
 def slot_for(slot_of: Int32s, slots: Records, queue: Records, tally: Records, s: int, key: int) -> int:
-    """A slot for a key that source s does not track. The loops call it themselves: from a step between, numba would count
-    the references of all arrays at each tuple, which takes ten times as long as the step."""
+    """A slot for a key that source s does not track. The loops call it themselves: from a step between, numba
+    would count the references of all arrays at each tuple, which takes ten times as long as the step."""
     if tally[s].size < slots.shape[1]:
         slot = int(tally[s].size)
         tally[s].size += 1
@@ -130,7 +137,8 @@ def _smallest(slots: Records, queue: Records, tally: Records, s: int) -> int:
 
 @inlined
 def _fill(slots: Records, queue: Records, tally: Records, s: int) -> None:
-    """Queues all counters below the smallest plus one. Whatever grows, or comes anew, is then above all that wait.
+    """Queues all counters below the smallest plus one. Whatever grows, or comes anew, is then above all that
+    wait.
 
     They are taken in the order of the last queue, in which most of them still are."""
     limit, end = np.inf, 0
@@ -176,7 +184,8 @@ def before(count: float, stamp: int, other_count: float, other_stamp: int) -> bo
 
 @compiled
 def decay(slots: Records, queue: Records, tally: Records, s: int, alpha: float) -> None:
-    """Multiplies all counts of source s by alpha; the queue stays, unless rounding has made counts equal that were not."""
+    """Multiplies all counts of source s by alpha; the queue stays, unless rounding has made counts equal that
+    were not."""
     for slot in range(tally[s].size):
         slots[s, slot].count *= alpha
     tally[s].total *= alpha
@@ -185,7 +194,9 @@ def decay(slots: Records, queue: Records, tally: Records, s: int, alpha: float) 
     first, end, kept = tally[s].next, tally[s].end, True
     for at in range(first, end):
         queue[s, at].count *= alpha
-        if at > first and before(queue[s, at].count, queue[s, at].stamp, queue[s, at - 1].count, queue[s, at - 1].stamp):
+        if at > first and before(
+            queue[s, at].count, queue[s, at].stamp, queue[s, at - 1].count, queue[s, at - 1].stamp
+        ):
             kept = False
     if first < end:
         kept = kept and queue[s, end - 1].count < tally[s].limit <= queue[s, first].count + 1.0

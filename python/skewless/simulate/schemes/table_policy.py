@@ -1,9 +1,10 @@
-"""Runs a table policy (LLFD, Simple, MinTable, MinMig, Mixed, Readj ...) as a scheme, through the controller that Spark uses.
+"""Runs a table policy (LLFD, Simple, MinTable, MinMig, Mixed, Readj ...) as a scheme, through the controller
+that Spark uses.
 
-Apart from the per-tuple schemes because it decides once an interval, a micro-batch, and never splits a key: the loads of a
-batch make a snapshot, the controller decides, and the next batch is routed by the new table.
+Apart from the per-tuple schemes because it decides once an interval, a micro-batch, and never splits a key:
+the loads of a batch make a snapshot, the controller decides, and the next batch is routed by the new table.
 
->>> from skewless.simulate.generators import zipf
+>>> from skewless.simulate.streams.generators import zipf
 >>> from skewless.simulate.simulator import simulate
 >>> stream = zipf(400_000, keys=10_000, z=0.8)
 >>> plain, level = simulate(stream, "hash", Cluster(8)), simulate(stream, "mixed:interval=50000", Cluster(8), batch=50_000)
@@ -18,33 +19,34 @@ from collections import deque
 import numpy as np
 
 from skewless import policies
-from skewless.controller import Controller, Pace
+from skewless.control.controller import Controller
+from skewless.control.pace import Pace
 from skewless.errors import SettingError
-from skewless.policies import Limits
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
+from skewless.policies import Limits, Policy
 from skewless.simulate.cluster import Cluster
 from skewless.simulate.compiled import Floats, Int32s, Int64s
 from skewless.simulate.schemes.scheme import Costs, Scheme, number, sizes_to
-from skewless.snapshot import Snapshot
-from skewless.table import Table
 
 POLICIES = tuple(name for name in policies.names() if name != "take_back")
 ROW_BYTES = 100.0
 
 
 class TableScheme(Scheme):
-    """A policy by name.
+    """A policy, by name or as a function.
 
-    `interval` is the tuples of a batch; `window` over how many batches a key's state goes back, 5 (Mixed paper, Table II);
-    `max_imbalance` theta_max, 0.08, and `max_entries` A_max, 3,000 (both Table II); `tracked` how many keys a snapshot names, the
-    rest being one remainder a worker; `patience` and `cooldown` (seconds) hold the controller back: by default it plans
-    after every interval, as the paper does. It weighs a swap's gain against its cost as if a level batch lasted
-    `batch_seconds`.
+    `interval` is the tuples of a batch; `window` over how many batches a key's state goes back, 5 (Mixed
+    paper, Table II); `max_imbalance` theta_max, 0.08, and `max_entries` A_max, 3,000 (both Table II);
+    `tracked` how many keys a snapshot names, the rest being one remainder a worker; `patience` and `cooldown`
+    (seconds) hold the controller back: by default it plans after every interval, as the paper does. It weighs
+    a swap's gain against its cost as if a level batch lasted `batch_seconds`.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        policy: str = "mixed",
+        policy: str | Policy = "mixed",
         *,
         interval: int = 100_000,
         window: int = 5,
@@ -65,7 +67,9 @@ class TableScheme(Scheme):
             Table(cluster.workers),
             policy,
             limits=Limits(max_imbalance=max_imbalance, max_entries=max_entries),
-            pace=Pace(patience=patience, cooldown_seconds=cooldown, seconds_per_cost=batch_seconds / level_cost),
+            pace=Pace(
+                patience=patience, cooldown_seconds=cooldown, seconds_per_cost=batch_seconds / level_cost
+            ),
             clock=lambda: self.batch * batch_seconds,
         )
         self.hash_of = np.zeros(0, dtype=np.int32)
@@ -89,7 +93,10 @@ class TableScheme(Scheme):
 
     def change(self, alive: Int32s, service_seconds: Floats) -> None:
         if len(alive) != self.cluster.workers:
-            raise SettingError("a table is for a fixed number of partitions: table policies take no workers that join or leave.")
+            raise SettingError(
+                "a table is for a fixed number of partitions: table policies take no workers that join or "
+                "leave."
+            )
         self.service_seconds = service_seconds
 
     def costs(self) -> Costs:
@@ -117,7 +124,8 @@ class TableScheme(Scheme):
             self.home = self.controller.table.route(self.hash_of)
 
     def _snapshot(self) -> Snapshot:
-        """The last batch: its busiest keys one by one, the rest as a remainder; the state reaches back over the window."""
+        """The last batch: its busiest keys one by one, the rest as a remainder; the state reaches back over
+        the window."""
         rows = self.past[-1]
         state = np.zeros(len(rows))
         for counts in self.past:

@@ -1,7 +1,7 @@
 """Keys that follow a law: the synthetic streams of the papers.
 
-Apart from streams.py because these are recipes, each with its source. All are drawn from a seed, and give the same keys
-each time they are read.
+Apart from streams.py because these are recipes, each with its source. All are drawn from a seed, and give the
+same keys each time they are read.
 """
 
 from __future__ import annotations
@@ -11,15 +11,22 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from skewless.errors import SettingError
-from skewless.simulate import keyhash
 from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled
-from skewless.simulate.streams import CHUNK, Stream
+from skewless.simulate.streams import keyhash
+from skewless.simulate.streams.stream import CHUNK, Stream
 
 
 class Drawn(Stream):
     """Keys drawn from laws, one after another: `stages` yields (tuples, share of each key number)."""
 
-    def __init__(self, label: str, tuples: int, keys: int, stages: Callable[[], Iterator[tuple[int, Floats]]], seed: int) -> None:
+    def __init__(
+        self,
+        label: str,
+        tuples: int,
+        keys: int,
+        stages: Callable[[], Iterator[tuple[int, Floats]]],
+        seed: int,
+    ) -> None:
         self.label, self.tuples, self.stages, self.seed = label, tuples, stages, seed
         self._hashes = keyhash.of_int64s(np.arange(keys) + (seed << 32))
 
@@ -63,15 +70,23 @@ def zipf_shares(keys: int, z: float) -> Floats:
 def from_weights(tuples: int, weights: Floats, seed: int = 0) -> Stream:
     """Keys with these relative frequencies."""
     shares = np.asarray(weights, dtype=np.float64)
-    if shares.ndim != 1 or not len(shares) or not np.isfinite(shares).all() or shares.min() < 0 or shares.sum() <= 0:
+    if (
+        shares.ndim != 1
+        or not len(shares)
+        or not np.isfinite(shares).all()
+        or shares.min() < 0
+        or shares.sum() <= 0
+    ):
         raise SettingError("weights must be finite, not negative, and not all zero. Give one for each key.")
     return Drawn("weights", _size(tuples), len(shares), lambda: iter([(tuples, shares)]), seed)
 
 
-def drifting_zipf(tuples: int, *, keys: int = 100_000, z: float = 1.5, round_tuples: int = 5_000_000, seed: int = 0) -> Stream:
-    """FISH's time-evolving Zipf (FISH paper, section 6.1): in each round the law holds for the first 80 % of the tuples; in
-    the rest the ranks are reversed, so that the coldest keys are hot. (The paper's formula for the rest did not survive in
-    our copy: reversed ranks are our reading.)"""
+def drifting_zipf(
+    tuples: int, *, keys: int = 100_000, z: float = 1.5, round_tuples: int = 5_000_000, seed: int = 0
+) -> Stream:
+    """FISH's time-evolving Zipf (FISH paper, section 6.1): in each round the law holds for the first 80 % of
+    the tuples; in the rest the ranks are reversed, so that the coldest keys are hot. (The paper's formula for
+    the rest did not survive in our copy: reversed ranks are our reading.)"""
     shares = zipf_shares(keys, z)
     first = max(1, round_tuples * 8 // 10)
 
@@ -93,10 +108,14 @@ def fluctuating(
     workers: int = 15,
     seed: int = 0,
 ) -> Stream:
-    """The Mixed paper's fluctuation (section V): Zipf, and at the start of each interval frequencies are swapped between keys
-    of different workers until some worker's load has changed by the rate f, or for 100,000 swaps: with the paper's own z and
-    number of workers, swaps at random never change a load by much more than half."""
-    base, home = zipf_shares(keys, z), (keyhash.of_int64s(np.arange(keys) + (seed << 32)).astype(np.int64) % workers)
+    """The Mixed paper's fluctuation (section V): Zipf, and at the start of each interval frequencies are
+    swapped between keys of different workers until some worker's load has changed by the rate f, or for
+    100,000 swaps: with the paper's own z and number of workers, swaps at random never change a load by much
+    more than half."""
+    base, home = (
+        zipf_shares(keys, z),
+        (keyhash.of_int64s(np.arange(keys) + (seed << 32)).astype(np.int64) % workers),
+    )
     if not 0 <= f <= 100:
         raise SettingError(f"f={f}: the fluctuation rate is 0 or more.")
 
@@ -109,9 +128,11 @@ def fluctuating(
     return Drawn(f"fluctuating z={z:g} f={f:g} K={keys}", _size(tuples), keys, _until(tuples, stages), seed)
 
 
-def bursts(tuples: int, *, keys: int = 3000, z: float = 1.0, every: int = 50_000, height: float = 0.1, seed: int = 0) -> Stream:
-    """Like the cashtags of the PKG paper (section 6.1, Fig. 3): Zipf, and every now and then another key takes a tenth of the
-    stream and fades."""
+def bursts(
+    tuples: int, *, keys: int = 3000, z: float = 1.0, every: int = 50_000, height: float = 0.1, seed: int = 0
+) -> Stream:
+    """Like the cashtags of the PKG paper (section 6.1, Fig. 3): Zipf, and every now and then another key
+    takes a tenth of the stream and fades."""
     base = zipf_shares(keys, z)
     if not 0 <= height < 1:
         raise SettingError(f"height={height}: a burst takes a share from 0 to below 1.")
@@ -127,8 +148,9 @@ def bursts(tuples: int, *, keys: int = 3000, z: float = 1.0, every: int = 50_000
 
 
 class LogNormal(Stream):
-    """Each key is a log-normal number, rounded (PKG paper, section 6.1). That the paper rounds to the nearest is our finding: it
-    alone gives Table 1's shares of the hottest key, 14.71 % and 7.01 %. Only the distinct numbers are kept."""
+    """Each key is a log-normal number, rounded (PKG paper, section 6.1). That the paper rounds to the nearest
+    is our finding: it alone gives Table 1's shares of the hottest key, 14.71 % and 7.01 %. Only the distinct
+    numbers are kept."""
 
     def __init__(self, tuples: int, mu: float, sigma: float, seed: int = 0) -> None:
         self.tuples, self.mu, self.sigma, self.seed = _size(tuples), mu, sigma, seed
@@ -175,7 +197,9 @@ def _size(tuples: int) -> int:
     return int(tuples)
 
 
-def _until(tuples: int, stages: Callable[[], Iterator[tuple[int, Floats]]]) -> Callable[[], Iterator[tuple[int, Floats]]]:
+def _until(
+    tuples: int, stages: Callable[[], Iterator[tuple[int, Floats]]]
+) -> Callable[[], Iterator[tuple[int, Floats]]]:
     def finite() -> Iterator[tuple[int, Floats]]:
         left = tuples
         for size, shares in stages():
@@ -196,7 +220,9 @@ def _heaviest(shares: Floats) -> Int64s:
 
 def _pairs(generator: np.random.Generator, keys: int) -> Int64s:
     """Pairs to swap: one of the heaviest, by its place among them, and any key."""
-    return np.stack([generator.integers(0, min(keys, HEAD), 100_000), generator.integers(0, keys, 100_000)], axis=1)
+    return np.stack(
+        [generator.integers(0, min(keys, HEAD), 100_000), generator.integers(0, keys, 100_000)], axis=1
+    )
 
 
 @compiled

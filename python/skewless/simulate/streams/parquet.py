@@ -13,7 +13,7 @@ import numpy as np
 
 from skewless.errors import ColumnError, SettingError
 from skewless.simulate.compiled import Int32s
-from skewless.simulate.streams import CHUNK, Stream, hashes_of
+from skewless.simulate.streams.stream import CHUNK, Stream, hashes_of
 
 
 class ParquetStream(Stream):
@@ -23,7 +23,9 @@ class ParquetStream(Stream):
         self.path, self.column = Path(path), column
         file = _open(self.path)
         if column not in file.schema_arrow.names:
-            raise ColumnError(f"{path} has no column {column!r}. It has {', '.join(file.schema_arrow.names)}.")
+            raise ColumnError(
+                f"{path} has no column {column!r}. It has {', '.join(file.schema_arrow.names)}."
+            )
         _check_type(path, column, file.schema_arrow.field(column).type)
         self.tuples, self.label = file.metadata.num_rows, self.path.stem
         self.numbers: dict[Any, int] = {}
@@ -60,21 +62,34 @@ def _open(path: Path) -> Any:
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise SettingError("Reading parquet needs pyarrow, which is missing. Install skewless[simulate].") from error
+        raise SettingError(
+            "Reading parquet needs pyarrow, which is missing. Install skewless[simulate]."
+        ) from error
     try:
         return pq.ParquetFile(path)
     except FileNotFoundError as error:
         raise SettingError(f"there is no file {path}. Give the path of a parquet file.") from error
     except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError
-        raise SettingError(f"{path} cannot be read as parquet ({str(error).splitlines()[0]}). Give a parquet file.") from error
+        raise SettingError(
+            f"{path} cannot be read as parquet ({str(error).splitlines()[0]}). Give a parquet file."
+        ) from error
 
 
 def _check_type(path: str | Path, column: str, kind: Any) -> None:
     from pyarrow import types
 
-    plain = (types.is_integer, types.is_floating, types.is_string, types.is_large_string, types.is_boolean, types.is_dictionary)
+    plain = (
+        types.is_integer,
+        types.is_floating,
+        types.is_string,
+        types.is_large_string,
+        types.is_boolean,
+        types.is_dictionary,
+    )
     if not any(check(kind) for check in plain):
-        raise ColumnError(f"column {column!r} of {path} is of type {kind}. Give a column of integers, texts or floats.")
+        raise ColumnError(
+            f"column {column!r} of {path} is of type {kind}. Give a column of integers, texts or floats."
+        )
 
 
 def _hashes(values: list[Any], kind: Any) -> Int32s:

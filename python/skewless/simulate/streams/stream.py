@@ -1,8 +1,8 @@
 """Where the keys come from: one interface for arrays, files and generators, a chunk at a time.
 
-Apart from the generators and the file reader because the simulator needs to know only this: keys are numbered from 0 in
-order of appearance or of rank, and each number has a hash (Spark's) and a name. A stream can be read again and is then the
-same; what is kept grows with the number of keys, not of tuples.
+Apart from the generators and the file reader because the simulator needs to know only this: keys are numbered
+from 0 in order of appearance or of rank, and each number has a hash (Spark's) and a name. A stream can be
+read again and is then the same; what is kept grows with the number of keys, not of tuples.
 
 >>> stream = from_array(["a", "b", "a"])
 >>> [chunk.tolist() for chunk in stream.chunks()], stream.name_of(1)
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skewless.errors import ColumnError, SettingError
-from skewless.simulate import keyhash
 from skewless.simulate.compiled import Int32s, Int64s
+from skewless.simulate.streams import keyhash
 
 CHUNK = 1 << 18
 
@@ -56,7 +56,9 @@ class Stream(ABC):
 class Numbered(Stream):
     """A stream that is already numbered and in memory, with the hash and the name of each number."""
 
-    def __init__(self, numbers: Int32s, hashes: Int32s, names: NDArray[np.generic] | None = None, label: str = "array") -> None:
+    def __init__(
+        self, numbers: Int32s, hashes: Int32s, names: NDArray[np.generic] | None = None, label: str = "array"
+    ) -> None:
         self.numbers, self._hashes, self.names, self.label = numbers, hashes, names, label
         self.tuples = len(numbers)
 
@@ -73,7 +75,8 @@ class Numbered(Stream):
 
 
 def from_array(keys: ArrayLike, label: str = "array") -> Numbered:
-    """A stream of the array's values: integers, texts or floats, numbered in order of value's first appearance."""
+    """A stream of the array's values: integers, texts or floats, numbered in order of value's first
+    appearance."""
     values = np.asarray(keys).ravel()
     if values.dtype.kind == "O":
         if any(value is None for value in values):
@@ -90,7 +93,11 @@ def hashes_of(values: NDArray[np.generic]) -> Int32s:
     """Spark's hash of a column's values, by their type."""
     kind = values.dtype.kind
     if kind in "biu":
-        return keyhash.of_int32s(values) if values.dtype.itemsize <= 4 and kind != "u" else keyhash.of_int64s(values)
+        return (
+            keyhash.of_int32s(values)
+            if values.dtype.itemsize <= 4 and kind != "u"
+            else keyhash.of_int64s(values)
+        )
     if kind == "f":
         if np.isnan(values).any():
             raise ColumnError("the keys hold NaN. Drop them, or give them a value of their own.")
@@ -106,7 +113,11 @@ def in_memory(stream: Stream) -> Numbered:
         return stream
     parts = list(stream.chunks())
     numbers = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
-    names = np.array([stream.name_of(key) for key in range(len(stream.hashes))]) if not _named_by_number(stream) else None
+    names = (
+        np.array([stream.name_of(key) for key in range(len(stream.hashes))])
+        if not _named_by_number(stream)
+        else None
+    )
     return Numbered(numbers, stream.hashes, names, stream.label)
 
 

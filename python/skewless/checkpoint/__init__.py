@@ -1,0 +1,1 @@
+"""What Skewless keeps in a checkpoint, read without Spark."""

@@ -1,0 +1,58 @@
+"""`skewless advise`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from skewless.cli.terminal import plain_errors, progress_bar
+from skewless.errors import SettingError
+
+
+@click.command("advise")
+@click.argument("source", metavar="FILE|TABLE")
+@click.option("--key", "column", required=True, help="The column that holds the key.")
+@click.option("--workers", required=True, type=int, help="Shuffle partitions, or task slots if fewer.")
+@click.option("--operator", type=click.Choice(["atomic", "mergeable"]), default="atomic", show_default=True,
+              help="Whether the operator keeps one state a key, or can merge partial ones.")  # fmt: skip
+@click.option("--sources", default=8, show_default=True, help="Map tasks.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@plain_errors
+def advise_command(
+    source: str, column: str, workers: int, *, operator: str, sources: int, as_json: bool
+) -> None:
+    """Replay the keys of a parquet FILE, or of a TABLE that Spark knows, through every allowed scheme and
+    recommend one."""
+    from skewless.simulate import advise, terminal
+    from skewless.simulate.streams.parquet import ParquetStream
+
+    is_file = Path(source).exists() or source.endswith(".parquet")
+    stream = ParquetStream(Path(source), column) if is_file else _table(source, column)
+    with progress_bar(stream.tuples * advise.runs_of(operator)) as progress:
+        advice = advise.advise(stream, workers, operator, sources, progress)
+    click.echo(json.dumps(advice.as_dict()) if as_json else terminal.advice_text(advice))
+
+
+def _table(name: str, column: str) -> Any:
+    """The first million keys of a table, through a Spark session with this machine's own Spark settings."""
+    try:
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise SettingError(
+            f"{name} is not a file, and reading a table needs Spark: pip install 'skewless[spark]'."
+        ) from error
+    from skewless.operators.advise import key_stream
+    from skewless.spark.session import configure
+
+    spark = configure(SparkSession.builder.config("spark.ui.enabled", "false")).getOrCreate()
+    try:
+        return key_stream(spark.table(name), column, label=name)
+    except AnalysisException as error:
+        first = str(error).splitlines()[0]
+        raise SettingError(f"{name} is neither a file nor a table that Spark can read: {first}") from error
+    finally:
+        spark.stop()

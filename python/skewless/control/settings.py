@@ -1,0 +1,92 @@
+"""What a user may set of the loop, checked where it is given.
+
+Separate from the watch because the loop, the watch and `skewless.balance` all read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from skewless import policies
+from skewless.control.costs import CostFunction
+from skewless.control.pace import Pace
+from skewless.errors import SettingError
+from skewless.model.limits import Limits
+from skewless.policies import Policy
+from skewless.report.records import KEPT_BATCHES
+
+AHEAD_WAIT_MS = 2000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may set of the loop; checked here, so that a mistake is told where it was made."""
+
+    policy: str | Policy = "mixed"
+    limits: Limits = field(default_factory=Limits)
+    pace: Pace = field(default_factory=Pace)
+    window: int = 8
+    decay: float = 0.5
+    cost: CostFunction | None = None
+    poll_seconds: float = 0.2
+    plan_wait_ms: int = 0
+    look_ahead: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.policy, str):
+            policies.get(self.policy)
+        elif not callable(self.policy):
+            raise SettingError(
+                f"policy is {self.policy!r}. Give a policy's name, a function, or None to publish by hand."
+            )
+        if not isinstance(self.pace, Pace):
+            raise SettingError(f"pace is {self.pace!r}. Give a skewless.Pace, or leave it out.")
+        if self.cost is not None and not callable(self.cost):
+            raise SettingError(
+                f"cost is {self.cost!r}. Give a function of (key_hashes, rows), or leave it out."
+            )
+        if (
+            isinstance(self.window, bool)
+            or not isinstance(self.window, int)
+            or not 1 <= self.window <= KEPT_BATCHES
+        ):
+            raise SettingError(
+                f"window is {self.window!r}. Give a whole number of batches from 1 to {KEPT_BATCHES}."
+            )
+        if (
+            isinstance(self.decay, bool)
+            or not isinstance(self.decay, (int, float))
+            or not 0 < self.decay <= 1
+        ):
+            raise SettingError(
+                f"decay is {self.decay!r}. Give a number above 0, 1 at most (1: all batches of the window "
+                "alike)."
+            )
+        if not 0 < self.poll_seconds <= 3600:
+            raise SettingError(
+                f"poll_seconds is {self.poll_seconds!r}. Give a number of seconds above 0, 3600 at most."
+            )
+        if not isinstance(self.look_ahead, bool):
+            raise SettingError(f"look_ahead is {self.look_ahead!r}. Give True or False.")
+        if (
+            isinstance(self.plan_wait_ms, bool)
+            or not isinstance(self.plan_wait_ms, int)
+            or not 0 <= self.plan_wait_ms <= 60_000
+        ):
+            raise SettingError(
+                f"plan_wait_ms is {self.plan_wait_ms!r}. Give whole milliseconds from 0 (never wait) to "
+                "60000."
+            )
+
+    @property
+    def wait_ms(self) -> int:
+        """How long a planner waits: without a wait nothing can be made of what is ahead."""
+        return self.plan_wait_ms or (AHEAD_WAIT_MS if self.look_ahead else 0)
+
+    @property
+    def policy_name(self) -> str:
+        return (
+            self.policy
+            if isinstance(self.policy, str)
+            else getattr(self.policy, "__name__", type(self.policy).__name__)
+        )

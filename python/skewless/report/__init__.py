@@ -1,0 +1,1 @@
+"""What people see: records of what happened, as status text, as a page, as plots. Knows facts only, no loop."""

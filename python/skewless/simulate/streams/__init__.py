@@ -1,0 +1,1 @@
+"""Streams of keys: made by a law, or read from a file."""

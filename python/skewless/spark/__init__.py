@@ -1,0 +1,1 @@
+"""The Spark side: with `operators` the only room that imports pyspark and py4j."""

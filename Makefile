@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 VERSION := $(shell cat VERSION)
-JAR := jvm/target/scala-2.13/skewless-spark-4.2_2.13-$(VERSION).jar
-SOURCES := $(shell find jvm/src/main -name '*.scala') build.sbt project/build.properties project/plugins.sbt VERSION
+LINES := python/skewless/spark/lines.txt
+SPARK_LINE := $(shell grep -v '^\#' $(LINES) | tail -n 1 | cut -d ' ' -f 1)
+JAR := jvm/target/scala-2.13/skewless-spark-$(SPARK_LINE)_2.13-$(VERSION).jar
+SOURCES := $(shell find jvm/src/main -name '*.scala') $(LINES) build.sbt project/build.properties project/plugins.sbt VERSION
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test unit suites integration check faults format bench docs jar wheel clean tools

@@ -1,5 +1,7 @@
-// The Scala half: one jar for Spark 4.2, compiled against Spark's own artifacts, which the running Spark provides.
-val sparkVersion = "4.2.0"
+// The Scala half: one jar per Spark line, compiled against Spark's own artifacts, which the running Spark provides.
+val sparkLines = IO.readLines(file("python/skewless/spark/lines.txt")).filterNot(_.startsWith("#")).map(_.split(" "))
+val sparkLine = sparkLines.last(0)
+val sparkVersion = sparkLines.last(1)
 val skewlessVersion = IO.read(file("VERSION")).trim
 
 ThisBuild / organization := "io.skewless"
@@ -22,7 +24,13 @@ Global / concurrentRestrictions := Seq(Tags.limit(Tags.ForkedTestGroup, 2), Tags
 
 lazy val jvm = (project in file("jvm"))
   .settings(
-    name := "skewless-spark-4.2", moduleName := "skewless-spark-4.2",
+    name := s"skewless-spark-$sparkLine", moduleName := s"skewless-spark-$sparkLine",
+    Compile / unmanagedSourceDirectories += baseDirectory.value / "src" / "main" / s"scala-spark-$sparkLine",
+    Compile / sourceGenerators += Def.task {
+      val built = (Compile / sourceManaged).value / "BuiltFor.scala"
+      IO.write(built, s"""package io.skewless\n\nobject BuiltFor {\n  val Line = "$sparkLine"\n}\n""")
+      Seq(built)
+    }.taskValue,
     libraryDependencies ++= Seq(
       "org.apache.spark" %% "spark-sql" % sparkVersion % Provided,
       "org.scalatest" %% "scalatest-funsuite" % "3.2.19" % Test

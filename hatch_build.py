@@ -1,4 +1,4 @@
-"""Puts the jar into the wheel; an editable install finds it in the sbt output instead."""
+"""Puts the jar of each Spark line into the wheel; an editable install finds it in the sbt output instead."""
 
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,10 @@ class JarHook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         release = (Path(self.root) / "VERSION").read_text().strip()
-        jars = sorted(
-            (Path(self.root) / "jvm" / "target" / "scala-2.13").glob(f"skewless-spark-*_2.13-{release}.jar")
-        )
-        if not jars:
-            raise FileNotFoundError(
-                f"no jar of version {release} in jvm/target/scala-2.13. Run `make jar` before building the "
-                "wheel."
-            )
-        for jar in jars:
-            build_data["force_include"][str(jar)] = f"skewless/jars/{jar.name}"
+        lines = (Path(self.root) / "python" / "skewless" / "spark" / "lines.txt").read_text().splitlines()
+        for line in (text.split()[0] for text in lines if text and not text.startswith("#")):
+            name = f"skewless-spark-{line}_2.13-{release}.jar"
+            jar = Path(self.root) / "jvm" / "target" / "scala-2.13" / name
+            if not jar.exists():
+                raise FileNotFoundError(f"{jar} is missing. Run `make jar` before building the wheel.")
+            build_data["force_include"][str(jar)] = f"skewless/jars/{name}"

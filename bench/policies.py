@@ -62,8 +62,8 @@ def main() -> None:
         "[min..max] over the seeds"
     )
     print(
-        f"{'policy':<13}{'ms median [min..max]':>26}{'CPU ms':>9}{'x mixed':>9}{'max/mean':>18}{'bytes %':>14}{'/ MinTable':>14}"
-        f"{'entries':>12}  met"
+        f"{'policy':<13}{'ms median [min..max]':>26}{'CPU ms':>9}{'x mixed':>9}{'max/mean':>18}"
+        f"{'bytes %':>14}{'/ MinTable':>14}{'entries':>12}  met"
     )
     run(args, cases, limits)
 
@@ -123,8 +123,9 @@ def row(
     met, cpu = sum(plan.met for _, plan in plans), statistics.median(cpu for _, cpu in times)
     clock = ms([seconds for seconds, _ in times])
     print(
-        f"{label:<13}{clock:>26}{1e3 * cpu:>9.1f}{cpu / baseline:>9.2f}{min(levels):>10.4f}..{max(levels):.4f}"
-        f"{min(shares):>8.2f}..{max(shares):.2f}{min(against):>8.2f}..{max(against):.2f}{min(entries):>6}..{max(entries)}"
+        f"{label:<13}{clock:>26}{1e3 * cpu:>9.1f}{cpu / baseline:>9.2f}"
+        f"{min(levels):>10.4f}..{max(levels):.4f}{min(shares):>8.2f}..{max(shares):.2f}"
+        f"{min(against):>8.2f}..{max(against):.2f}{min(entries):>6}..{max(entries)}"
         f"  {met} of {len(plans)}",
         flush=True,
     )

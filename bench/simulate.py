@@ -35,7 +35,10 @@ SECONDS = 15.0
 @click.option("--json", "as_json", is_flag=True)
 def main(*, tuples: int, workers: int, sources: int, keys: int, z: float, runs: int, as_json: bool) -> None:
     stream, cluster = in_memory(zipf(tuples, keys, z)), Cluster(workers, sources)
-    told = f"{tuples:,} tuples, {keys:,} keys, z={z}, {sources} sources, {workers} workers: million tuples a second, one core"
+    told = (
+        f"{tuples:,} tuples, {keys:,} keys, z={z}, {sources} sources, {workers} workers: "
+        "million tuples a second, one core"
+    )
     click.echo(f"{told}\n{'scheme':24}{'routing':>10}{'measured':>10}", err=as_json)
     rows = []
     for spec in (*NAMES, *EXTRA):

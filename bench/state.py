@@ -168,8 +168,7 @@ def _swaps(spark: SparkSession, home: Path, keys: int, payload_bytes: int) -> No
         print(
             f"  {share:4.0%}  {record['rows']:9,}   {record['bytes']:12,} / {record['stateBytes']:12,} = "
             f"{record['bytes'] / record['stateBytes']:.3f}   {record['exportMs']:6,}   {took:,} / "
-            f"{around:,.0f} ms = "
-            f"{took / around:.2f}"
+            f"{around:,.0f} ms = {took / around:.2f}"
         )
         neighbours = after
         balancer.publish(stream.query, skewless.Table(PARTITIONS))

@@ -30,7 +30,8 @@ QUIET = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(PARTITIONS),
     "spark.sql.warehouse.dir": "file:/tmp/skewless-warehouse",
-    "spark.skewless.observe.keyValues": "false",  # what the first file of a process sets, its JVM gives to all
+    # what the first file of a process sets, its JVM gives to all
+    "spark.skewless.observe.keyValues": "false",
 }
 
 

@@ -34,7 +34,8 @@ CONF = {
     "spark.sql.shuffle.partitions": str(N),
     "spark.sql.files.maxPartitionBytes": "1500",  # several map tasks a batch
     "spark.task.maxFailures": "8",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # executors live too short for more compilation to pay
+    # executors live too short for more compilation to pay
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 STOCK = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 HOUR_MS = 3_600_000
@@ -120,7 +121,10 @@ class Variables(StatefulProcessor):
         self.seen.appendList([(v,) for v in values])
         for v in values:
             self.by_digit.updateValue((v % 10,), ((self.by_digit.getValue((v % 10,)) or (0,))[0] + v,))
-        text = f"{sorted(tuple(v) for v in self.seen.get())} {sorted((tuple(k), tuple(v)) for k, v in self.by_digit.iterator())}"
+        text = (
+            f"{sorted(tuple(v) for v in self.seen.get())} "
+            f"{sorted((tuple(k), tuple(v)) for k, v in self.by_digit.iterator())}"
+        )
         yield pd.DataFrame({"k": [key[0]], "n": [total], "what": [text]})
 
     def close(self) -> None:

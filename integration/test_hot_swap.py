@@ -215,7 +215,7 @@ def test_a_stateful_query_behind_a_repartition_takes_moves_and_refuses_splits(
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     source(0)
     query.processAllAvailable()
-    with pytest.raises(QueryError, match="keeps one state a key"):
+    with pytest.raises(QueryError, match="keeps one state per key"):
         balancer.publish(query, skewless.Table(N, {hashes["k1"]: (1, 2)}))
     balancer.publish(query, skewless.Table(N, {hashes["k1"]: 2, hashes["k2"]: 3}))
     source(1)

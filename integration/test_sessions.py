@@ -220,7 +220,8 @@ else:
     balancer.publish(query, skewless.Table(3, {1: 2}))
     skewless.repartition(df, 3, "k", table=skewless.Table(3, {1: 2})).count()
 me = psutil.Process()
-listening = [c for p in [me, *me.children(recursive=True)] for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+connections = [c for p in [me, *me.children(recursive=True)] for c in p.net_connections("inet")]
+listening = [c for c in connections if c.status == psutil.CONN_LISTEN]
 print("SOCKETS", json.dumps(len(listening)))
 """
     counts = {}
@@ -252,3 +253,85 @@ def test_the_command_advise_reads_a_table(tmp_path: Path) -> None:
     )
     assert missing.returncode != 0
     assert "neither a file nor a table" in missing.stderr
+
+
+STREAM = """
+import time
+from pathlib import Path
+from pyspark.sql.types import StructType
+
+def rounds(folder, first, last):
+    for number in range(first, last):
+        rows = "\\n".join('{"k": "hot", "v": 1}' for _ in range(200))
+        rows += "\\n" + "\\n".join('{"k": "%d", "v": 1}' % i for i in range(100))
+        Path(folder, f".{number}").write_text(rows)
+        Path(folder, f".{number}").rename(Path(folder, f"{number:03d}.json"))
+
+def start(session, name, folder):
+    Path(folder, "in").mkdir(parents=True, exist_ok=True)
+    rounds(Path(folder, "in"), 0, 2)
+    source = session.readStream.schema("k STRING, v LONG").option("maxFilesPerTrigger", 1)
+    counts = source.json(str(Path(folder, "in"))).groupBy("k").count()
+    writer = counts.writeStream.outputMode("update").format("noop").queryName(name)
+    return writer.option("checkpointLocation", str(Path(folder, "checkpoint"))).start()
+
+def seen(balancer, batches, seconds=60):
+    # waits until the loop has seen so many batches of its one query with its hot key counted
+    until = time.time() + seconds
+    while time.time() < until:
+        queries = balancer.status().queries
+        found = [batch.batch for query in queries for batch in query.batches if batch.hot_keys]
+        if len(queries) == 1 and len(found) >= batches:
+            return queries[0].name, len(found)
+        time.sleep(0.2)
+    return [(query.name, len(query.batches)) for query in balancer.status().queries]
+"""
+
+
+def test_two_sessions_with_a_loop_each_do_not_disturb_each_other(run_python: Run, tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + STREAM
+        + f"""
+one = skewless.configure(base.config("spark.sql.shuffle.partitions", "2")).getOrCreate()
+two = one.newSession()
+a, b = skewless.balance(one), skewless.balance(two)
+first, second = start(one, "first", {str(tmp_path / "1")!r}), start(two, "second", {str(tmp_path / "2")!r})
+for folder in ({str(tmp_path / "1" / "in")!r}, {str(tmp_path / "2" / "in")!r}):
+    rounds(folder, 2, 6)
+print("A", *seen(a, 3))
+print("B", *seen(b, 3))
+counted = seen(b, 3)[1]
+a.stop()
+rounds({str(tmp_path / "2" / "in")!r}, 6, 10)
+print("STILL", *seen(b, counted + 3))
+"""
+    )
+    out = run_python(script).stdout
+    assert "A first " in out
+    assert "B second " in out
+    assert "STILL second " in out  # the end of one loop must not end the counting for the other
+
+
+def test_start_stop_and_start_again_in_one_process(run_python: Run, tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + STREAM
+        + f"""
+for number in ("1", "2"):
+    spark = skewless.configure(base.config("spark.sql.shuffle.partitions", "2")).getOrCreate()
+    registries = spark._jvm.org.apache.spark.sql.skewless.query.QueryRegistry
+    balancer = skewless.balance(spark)
+    query = start(spark, "run" + number, {str(tmp_path)!r} + "/" + number)
+    rounds({str(tmp_path)!r} + "/" + number + "/in", 2, 6)
+    print("SEEN", *seen(balancer, 3))
+    print("EPOCH", balancer.publish(query, skewless.Table(2, {{5: 0}})).epoch)
+    spark.stop()
+    print("LEFT", registries.kept())
+"""
+    )
+    out = run_python(script).stdout
+    assert "SEEN run1 " in out
+    assert "SEEN run2 " in out
+    assert out.count("EPOCH 1") == 2
+    assert out.count("LEFT 0") == 2

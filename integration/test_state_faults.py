@@ -291,7 +291,8 @@ def test_an_executor_with_another_version_of_the_jar_does_not_serve(
 import glob, os, threading, time
 from pyspark.sql import SparkSession
 import skewless
-builder = SparkSession.builder.master({two_hosts!r}).config("spark.ui.enabled", "false").config("spark.executor.memory", "512m")
+builder = SparkSession.builder.master({two_hosts!r}).config("spark.ui.enabled", "false")
+builder = builder.config("spark.executor.memory", "512m")
 spark = skewless.configure(builder.config("spark.executor.extraClassPath", {str(other)!r})).getOrCreate()
 threading.Thread(target=lambda: print("COUNTED", spark.range(10).count(), flush=True), daemon=True).start()
 refusal = "the driver runs Skewless {ours}, this executor 0.0.9"

@@ -17,7 +17,8 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
 import skewless
 assert "site-packages" in skewless.__file__, skewless.__file__
-spark = skewless.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = skewless.configure(builder).getOrCreate()
 df = spark.range(100).selectExpr("id % 5 as k")
 key_hash = df.filter("k = 3").select(skewless.key_hash("k")).first()[0]
 parts = skewless.repartition(df, 4, "k", table=skewless.Table(4, {key_hash: 1})).rdd.glom().collect()

@@ -1,7 +1,5 @@
 """The page of advice: `skewless advise` on real streams, at 8, 32 and 128 workers."""
 
-# ruff: noqa: E501 - prose
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -19,10 +17,9 @@ def build(page: Page, data: Path | None) -> None:
     page.text(
         "# What `skewless advise` says",
         f"At most the first {LIMIT:,} rows of each stream, at 8, 32 and 128 workers. *hash* is how many "
-        "times as long as with perfect balance a "
-        "micro-batch takes today; *without splitting* and *with splitting* what the recommended scheme for "
-        "an atomic and for a mergeable "
-        "operator brings; *bound* the best that any scheme can do that keeps a key at one worker.",
+        "times as long as with perfect balance a micro-batch takes today; *without splitting* and *with "
+        "splitting* what the recommended scheme for an atomic and for a mergeable operator brings; *bound* "
+        "the best that any scheme can do that keeps a key at one worker.",
     )
     every = [(stream.label, n, *both(stream, n)) for stream in streams(data) for n in WORKERS]
     page.table(
@@ -80,18 +77,14 @@ def lesson(pairs: list[tuple[Advice, Advice]]) -> str:
     near = [chosen(atomic).batch_stretch / atomic.floor for atomic, _ in pairs if atomic.worth_it]
     return (
         f"In {leave} of {len(pairs)} cases an atomic operator is best left alone: either hashing is nearly "
-        "level, or one key is so hot that "
-        f"moving others gains less than a tenth. In {bound} cases the hottest key of a batch alone is more "
-        "than a worker's fair share, and "
-        f"no table can do better than the bound; where a table is worth it ({len(near)} cases) it brings "
-        f"{min(near):.2f} to {max(near):.2f} "
-        "times the bound. An operator that can merge gains "
-        f"{gains[0]:.1f} to {gains[-1]:.1f} times in {len(split)} cases, for {state[0]:.2f} to "
-        f"{state[-1]:.2f} times the state, half of them "
-        f"for at most {state[(len(state) - 1) // 2]:.2f} times. So the first question is not which scheme "
-        "but how many fair shares the hottest key has: "
-        "above one, only a mergeable operator can come near level; below, moving keys does much of it. "
-        "Batches here are small (a fiftieth of the rows, "
-        "10,000 at most: 78 a worker at 128 workers), and small batches are never level by hashing; larger "
-        "ones are more so."
+        f"level, or one key is so hot that moving others gains less than a tenth. In {bound} cases the "
+        "hottest key of a batch alone is more than a worker's fair share, and no table can do better than "
+        f"the bound; where a table is worth it ({len(near)} cases) it brings {min(near):.2f} to "
+        f"{max(near):.2f} times the bound. An operator that can merge gains {gains[0]:.1f} to "
+        f"{gains[-1]:.1f} times in {len(split)} cases, for {state[0]:.2f} to {state[-1]:.2f} times the "
+        f"state, half of them for at most {state[(len(state) - 1) // 2]:.2f} times. So the first question is "
+        "not which scheme but how many fair shares the hottest key has: above one, only a mergeable operator "
+        "can come near level; below, moving keys does much of it. Batches here are small (a fiftieth of the "
+        "rows, 10,000 at most: 78 a worker at 128 workers), and small batches are never level by hashing; "
+        "larger ones are more so."
     )

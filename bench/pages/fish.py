@@ -41,13 +41,10 @@ def build(page: Page, data: Path | None) -> None:
     page.text(
         "# FISH (Huang), run again",
         "The paper's synthetic stream: 10^5 keys, Zipf z for 80 % of the tuples, then with the ranks "
-        f"reversed for 20 %; {TUPLES:,} tuples "
-        f"(the paper has ten such rounds with other seeds; here one, unless said). {SOURCES} sources (the "
-        "paper does not "
-        "say how many its simulation has). Tuples arrive at exactly the rate that all workers together can "
-        "serve, so every "
-        "imbalance, even a passing one, lengthens the execution. MemeTracker and Amazon reviews cannot be "
-        "had; where real streams are "
+        f"reversed for 20 %; {TUPLES:,} tuples (the paper has ten such rounds with other seeds; here one, "
+        f"unless said). {SOURCES} sources (the paper does not say how many its simulation has). Tuples "
+        "arrive at exactly the rate that all workers together can serve, so every imbalance, even a passing "
+        "one, lengthens the execution. MemeTracker and Amazon reviews cannot be had; where real streams are "
         "named they are ours. Times are simulated, and are ratios to shuffle grouping (SG); memory is "
         "relative to key grouping (FG).",
     )
@@ -112,8 +109,7 @@ def rivals(page: Page) -> None:
         ", ".join(f"up to {ratio:.2f} times as fast as {s}" for s, ratio in versus.items())
         + ". A count over the whole life finds new hot keys too: a key joins the head once it makes up 1/(5n) of all tuples so far, "
         "at 128 workers one in 640. With few workers that takes longer, but there two choices suffice. The "
-        "next section looks for "
-        "the paper's factors in other set-ups.",
+        "next section looks for the paper's factors in other set-ups.",
     )
     memory = [got["FISH", z, n].memory_ratio for z in SKEWS for n in WORKERS]
     page.claim(
@@ -288,8 +284,8 @@ def inference(page: Page) -> None:
         max(ratios) >= 2.61,
         "inference speeds execution up to 2.61 times.",
         f"{min(ratios):.2f} to {max(ratios):.2f} times. It does help, but 1.5 is all there is to gain over "
-        "equal loads when half of the workers are "
-        "twice as fast: equal loads take 1/n of the tuples at the slow ones' pace, perfect use 2/(3n).",
+        "equal loads when half of the workers are twice as fast: equal loads take 1/n of the tuples at the "
+        "slow ones' pace, perfect use 2/(3n).",
         partly=max(ratios) > 1.2,
     )
 
@@ -320,9 +316,9 @@ def ring(page: Page) -> None:
         max(g["off"] for g in doubled) > 1.3 > max(g["on"] for g in doubled),
         "without the ring memory nearly doubles at low skew; with it it hardly grows (we ask for more than "
         "1.3 without, less with).",
-        f"at most {max(g['on'] for g in doubled):.2f} times with, {max(g['off'] for g in doubled):.2f} times "
-        "without. Keys that come only "
-        "before or only after the change cannot double, so the factor depends on how often keys return.",
+        f"at most {max(g['on'] for g in doubled):.2f} times with, {max(g['off'] for g in doubled):.2f} "
+        "times without. Keys that come only before or only after the change cannot double, so the factor "
+        "depends on how often keys return.",
     )
 
 
@@ -363,12 +359,10 @@ def hot_share(page: Page) -> None:
     page.text(
         "## Not in the paper: what 1,000-tuple epochs and 1/4n call hot",
         "Over 200,000 tuples of one source: the share of tuples whose key is above theta = 1/4n at the end "
-        "of an epoch, and how many different "
-        "keys ever were. With 128 workers and 1,000 tuples the threshold is 2.4 of about 1,250 decayed "
-        "tuples, so a key seen three times "
-        "in an epoch is hot, and over time many keys are, each of which leaves state on more workers. Longer "
-        "epochs call about the same "
-        "share of tuples hot, with far fewer keys.",
+        "of an epoch, and how many different keys ever were. With 128 workers and 1,000 tuples the "
+        "threshold is 2.4 of about 1,250 decayed tuples, so a key seen three times in an epoch is hot, and "
+        "over time many keys are, each of which leaves state on more workers. Longer epochs call about the "
+        "same share of tuples hot, with far fewer keys.",
     )
     page.table(["z", "epoch", *(f"{n} workers" for n in WORKERS)], rows)
 

@@ -1,9 +1,7 @@
 """The FISH page's rivals: where the paper's factors over D-C and W-C could come from, and which d D-C takes.
 
-Apart from the rest of the page because these runs are not in the paper.
+Separate from the rest of the page because these runs are not in the paper.
 """
-
-# ruff: noqa: E501 - prose
 
 from __future__ import annotations
 
@@ -67,17 +65,16 @@ def elsewhere(page: Page, once: Numbered, usual: int) -> None:
     page.text(
         "## Where the paper's factors over D-C and W-C could come from (z = 2.0): execution time / FISH's",
         "Other numbers of sources, arrivals, flips and thresholds for D-C and W-C. The last line is the "
-        "worst that a count over the whole life "
-        "can do to W-C: the head is right for 80 % of the stream and then empty, so that the new hot keys "
-        "have two workers.",
+        "worst that a count over the whole life can do to W-C: the head is right for 80 % of the stream and "
+        "then empty, so that the new hot keys have two workers.",
     )
     page.table(["set-up", "workers", "PKG", "D-C", "W-C"], rows)
     page.claim(
         largest >= 12.05,
         "W-C takes up to 12.05 times as long as FISH because it misses the new hot keys.",
         f"at most {largest:.1f} times, and that only if it never finds any of them. The paper's W-C must "
-        "have differed in more than its "
-        "counting; it calls W-C with 1,000 tracked keys almost the same as PKG, which ours is not.",
+        "have differed in more than its counting; it calls W-C with 1,000 tracked keys almost the same as "
+        "PKG, which ours is not.",
     )
 
 
@@ -103,17 +100,14 @@ def d_choices(page: Page) -> None:
     page.text(
         "## D-Choices: which d",
         "FISH's rival takes d from a condition of its own paper (Nasir et al., ICDE 2016), which is not "
-        "among those we work from. What we hold to "
-        "be that condition asks that no worker exceed 1/n + epsilon, so that b workers may take b (1/n + "
-        "epsilon), for every prefix of the head. The "
-        "authors' programs (SLBSimulator, SLBStorm) give the whole set one epsilon, and look at the first "
-        "key and the whole head only. We follow "
-        "the paper: epsilon is the imbalance, which is defined for one worker. The programs' rule is "
-        "`d-choices:published=on`. Each cell: d for the "
-        "exact law, then the average imbalance (fraction) and the memory / FG that came of it; 1M tuples, 5 "
-        "sources, epsilon 1e-4. Where d differs, the programs' rule "
-        f"is the more level one (z = 1.4, 20 workers); it costs {min(more):.2f} to {max(more):.2f} times the "
-        "memory. Neither keeps to epsilon where d hashes of "
-        "a hot key happen to collide, which the condition only takes on average; W-C does.",
+        "among those we work from. What we hold to be that condition asks that no worker exceed 1/n + "
+        "epsilon, so that b workers may take b (1/n + epsilon), for every prefix of the head. The authors' "
+        "programs (SLBSimulator, SLBStorm) give the whole set one epsilon, and look at the first key and "
+        "the whole head only. We follow the paper: epsilon is the imbalance, which is defined for one "
+        "worker. The programs' rule is `d-choices:published=on`. Each cell: d for the exact law, then the "
+        "average imbalance (fraction) and the memory / FG that came of it; 1M tuples, 5 sources, epsilon "
+        "1e-4. Where d differs, the programs' rule is the more level one (z = 1.4, 20 workers); it costs "
+        f"{min(more):.2f} to {max(more):.2f} times the memory. Neither keeps to epsilon where d hashes of a "
+        "hot key happen to collide, which the condition only takes on average; W-C does.",
     )
     page.table(["z", "workers", "paper's condition", "programs' condition", "W-C"], rows)

@@ -1,7 +1,7 @@
 """The page of the Mixed paper: what its plans promise, what the next interval makes of them, and why the two
 differ.
 
-Apart from mixed_sweeps.py, which holds the paper's sweeps over its parameters.
+Separate from mixed_sweeps.py, which holds the paper's sweeps over its parameters.
 """
 
 # ruff: noqa: E501 - prose
@@ -47,12 +47,11 @@ def build(page: Page, data: Path | None) -> None:
     page.text(
         "# Mixed and its rivals (Fang et al.), run again",
         "A plan is made from one interval and routes the next. The paper judges plans by what they promise "
-        "for the interval they were made from; "
-        "this page also asks what they come to in the interval that they route. The paper's sweeps over its "
-        "parameters are in [mixed-sweeps.md](mixed-sweeps.md).",
+        "for the interval they were made from; this page also asks what they come to in the interval that "
+        "they route. The paper's sweeps over its parameters are in [mixed-sweeps.md](mixed-sweeps.md).",
         "All figures are max/mean of the workers' loads: 1 is level, and a batch takes that many times as "
-        "long as it would if all were level. "
-        "The first interval, which is always hashed, is left out except where a line says otherwise.",
+        "long as it would if all were level. The first interval, which is always hashed, is left out except "
+        "where a line says otherwise.",
     )
     _rates(page)
     _pieces(page)
@@ -77,10 +76,9 @@ def _rates(page: Page) -> None:
         "it.\n"
         "- *rises*: the same upwards. At f=1/2 a load doubles; f=1, the paper's default, would be an "
         "infinite load.\n"
-        "- *stirred*: the heaviest keys change places with keys drawn from all, until some worker's load has "
-        "changed by f or 100,000 swaps are made. "
-        "With the paper's own Zipf and workers f=1/2 is out of reach already. (`skewless simulate` draws "
-        "this one.)",
+        "- *stirred*: the heaviest keys change places with keys drawn from all, until some worker's load "
+        "has changed by f or 100,000 swaps are made. With the paper's own Zipf and workers f=1/2 is out of "
+        "reach already. (`skewless simulate` draws this one.)",
         f"Mixed with the paper's defaults: {keys:,} keys, z=0.85, {WORKERS} workers, theta_max 0.08, a table "
         f"of 3,000. Exact loads, {intervals - 2} intervals. "
         "*Known in advance*: the same plans, made from the loads of the interval that they will route. "
@@ -217,11 +215,9 @@ def _pieces(page: Page) -> None:
     ours, any_table = rows[3][1], rows[6][1]
     page.text(
         f"Of the {ours - 1:.2f} above level, {any_table - 1:.2f} is there with a table dealt anew from the "
-        "interval before: it is the change itself. "
-        "The first interval, the drawing and how the time is measured move the figure by "
-        f"{abs(rows[0][1] - ours):.2f} together. Planned, and with loads known in advance, it is "
-        f"{known:.2f}. "
-        "A longer memory is worse here, since what it remembers is gone."
+        "interval before: it is the change itself. The first interval, the drawing and how the time is "
+        f"measured move the figure by {abs(rows[0][1] - ours):.2f} together. Planned, and with loads known "
+        f"in advance, it is {known:.2f}. A longer memory is worse here, since what it remembers is gone."
     )
 
 
@@ -299,13 +295,12 @@ def _real(page: Page, data: Path | None) -> None:
     workers, most = 8, 20
     page.text(
         "## Real streams: what tables made from the past come to",
-        f"{workers} workers, up to {most} intervals, tuples counted exactly. Mixed plans above 0.08 and aims "
-        "at half of it, as the loop in Spark does. "
-        "*One key* is what the hottest key alone imposes. *Dealt anew*: every key dealt out after each "
-        "interval, level to the last row, whatever must move. "
-        "*Late*: a plan takes effect one interval later, as it does in Spark when the next batch was planned "
-        "already. *8, halved*: costs of the last 8 intervals, each counting half the next: the loop's "
-        "default.",
+        f"{workers} workers, up to {most} intervals, tuples counted exactly. Mixed plans above 0.08 and "
+        "aims at half of it, as the loop in Spark does. *One key* is what the hottest key alone imposes. "
+        "*Dealt anew*: every key dealt out after each interval, level to the last row, whatever must move. "
+        "*Late*: a plan takes effect one interval later, as it does in Spark when the next batch was "
+        "planned already. *8, halved*: costs of the last 8 intervals, each counting half the next: the "
+        "loop's default.",
     )
     rows, found = [], []
     for name, interval in STREAMS:

@@ -1,8 +1,8 @@
 """Interval after interval under a table policy: what was planned, and what the next interval made of it.
 
-Apart from the simulator because no tuple is routed here: the loads of an interval are known exactly, so that
-what a plan promises and what it comes to can be told from the noise of drawing. `Course` is the stream,
-`replay` the policy on it.
+Separate from the simulator because no tuple is routed here: the loads of an interval are known exactly, so
+that what a plan promises and what it comes to can be told from the noise of drawing. `Course` is the
+stream, `replay` the policy on it.
 """
 
 from __future__ import annotations

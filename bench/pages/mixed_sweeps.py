@@ -1,8 +1,8 @@
 """The Mixed paper's sweeps (Fig. 8-12 and 17-21): plan time, migration cost and table size against each
 parameter.
 
-Apart from mixed.py, which asks what a plan comes to in the next interval: here a plan is judged by what it
-costs and promises, as the paper does. Each figure is a function; what they share is a sweep over one
+Separate from mixed.py, which asks what a plan comes to in the next interval: here a plan is judged by what
+it costs and promises, as the paper does. Each figure is a function; what they share is a sweep over one
 parameter.
 """
 
@@ -41,13 +41,12 @@ def build(page: Page, data: Path | None) -> None:
     page.text(
         "# The sweeps of the Mixed paper (Fang et al.), run again",
         f"The paper's defaults (Table II): Zipf z=0.85 over {KEYS:,} keys, {WORKERS} workers, fluctuation "
-        f"f={RATE:g}, theta_max 0.08, beta 1.5, R=8, "
-        f"tables of at most {LIMITS.max_entries:,} entries; state over windows of 1 and of 5 intervals. One "
-        "parameter at a time is varied. Loads are the exact Zipf frequencies, nothing is drawn. "
-        "At the start of each interval the load of one worker falls by the rate f: keys of its own give "
-        "their frequency for a lower one elsewhere "
-        "([mixed.md](mixed.md) says why this reading of f). A policy plans after each interval that is out "
-        "of tolerance, from that interval, and keeps its table.",
+        f"f={RATE:g}, theta_max 0.08, beta 1.5, R=8, tables of at most {LIMITS.max_entries:,} entries; "
+        "state over windows of 1 and of 5 intervals. One parameter at a time is varied. Loads are the exact "
+        "Zipf frequencies, nothing is drawn. At the start of each interval the load of one worker falls by "
+        "the rate f: keys of its own give their frequency for a lower one elsewhere ([mixed.md](mixed.md) "
+        "says why this reading of f). A policy plans after each interval that is out of tolerance, from "
+        "that interval, and keeps its table.",
         f"Every figure is the mean of {PLANS} intervals after the first plan [smallest - largest]; one seed. "
         "*Moved* is the paper's migration cost: the state of the keys that move as a share of all state. "
         "*max/mean* is the paper's workload skewness, as planned. Times are CPU time of one process: compare "

@@ -34,12 +34,10 @@ def build(page: Page, data: Path | None) -> None:
     page.text(
         "# Partial Key Grouping (Nasir et al.), run again",
         "Imbalance is the fraction of average imbalance of the paper's section 6.2: the mean of I(t) over "
-        "all t, divided by the "
-        "number of tuples. WP (page visits) and TW (tweets) cannot be had; stand-ins are Zipf streams with "
-        "the same share of the "
-        "hottest key, and real streams that we do have. Their absolute values for a level stream depend on "
-        "the length (a rounding "
-        "of one tuple in 22M or 1.2G), so only orders of magnitude are compared.",
+        "all t, divided by the number of tuples. WP (page visits) and TW (tweets) cannot be had; stand-ins "
+        "are Zipf streams with the same share of the hottest key, and real streams that we do have. Their "
+        "absolute values for a level stream depend on the length (a rounding of one tuple in 22M or 1.2G), "
+        "so only orders of magnitude are compared.",
     )
     wiki = real(data, "wiki_words")
     standins = {
@@ -69,10 +67,9 @@ def table_2(page: Page, standins: dict[str, Numbered], wiki: Numbered | None) ->
     page.text("## Table 2: schemes that never split a key against PKG")
     page.text(
         "Paper's figure / ours on the stand-in, for each number of workers; real words last. Here the figure "
-        "is I(m)/m at the end of "
-        "the stream, not the average over time: what the paper prints for one hot key, 7.4e-2 at 50 workers, "
-        "is p1 - 1/n = 7.3e-2, "
-        "which is the value at the end; the average of a steadily growing imbalance would be half of it."
+        "is I(m)/m at the end of the stream, not the average over time: what the paper prints for one hot "
+        "key, 7.4e-2 at 50 workers, is p1 - 1/n = 7.3e-2, which is the value at the end; the average of a "
+        "steadily growing imbalance would be half of it."
     )
     columns = ["scheme", *(f"{name} {n}" for name in streams for n in WORKERS)]
     rows = []
@@ -165,10 +162,9 @@ def estimates(page: Page, streams: list[Numbered], wiki: Numbered | None) -> Non
         float(np.median(worse)) >= 0.9,
         "probing the true loads does not improve on local estimates.",
         "where the stream can be levelled, probing every 100,000 tuples makes the imbalance "
-        f"{min(worse):.1f} to {max(worse):.1f} times "
-        f"that of L5 (median {np.median(worse):.1f}): all five sources see the same gap at once and fill it "
-        "five times over. In turn "
-        f"(staggered), the median is {_median_ratio(curves, 'L5P (in turn)'):.1f}.",
+        f"{min(worse):.1f} to {max(worse):.1f} times that of L5 (median {np.median(worse):.1f}): all five "
+        "sources see the same gap at once and fill it five times over. In turn (staggered), the median is "
+        f"{_median_ratio(curves, 'L5P (in turn)'):.1f}.",
     )
 
 

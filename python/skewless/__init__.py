@@ -83,6 +83,6 @@ def __getattr__(name: str) -> Any:
         if error.name not in ("pyspark", "py4j"):
             raise
         raise errors.SessionError(
-            f"skewless.{name} needs pyspark 4.2, which is not installed: pip install 'skewless[spark]'."
+            f"skewless.{name} needs pyspark, which is not installed: pip install 'skewless[spark]'."
         ) from error
     return getattr(module, name)

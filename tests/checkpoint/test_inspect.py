@@ -85,7 +85,8 @@ SECOND = Table(N, {17: 3, 42: 0}, epoch=2)
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A stateful query with two epochs, from batch 0 and 4, the second swap recorded; batch 6 is committed."""
+    """A stateful query with two epochs, from batch 0 and 4, the second swap recorded; batch 6 is
+    committed."""
     (tmp_path / "state").mkdir()
     write(tmp_path / "metadata", json.dumps({"id": QUERY}))
     write_batches(tmp_path, newest=6, committed=6)
@@ -198,15 +199,20 @@ DAMAGES: list[tuple[str, Callable[[Path], None], str, str]] = [
     ("table cut short", table_bytes(lambda data: data[:-1]), "tables/2", "damaged"),
     ("table too long", table_bytes(lambda data: data + b"\0"), "tables/2", "damaged"),
     ("table with another body", table_bytes(lambda data: data[:-1] + b"\1"), "tables/2", "digest"),
-    ("table of another kind", table_bytes(lambda data: b"ABCD" + data[4:]), "tables/2", "not written by Skewless"),
-    ("table of another epoch", table_bytes(lambda _: SECOND.with_epoch(9).encode()), "tables/2", "has epoch 9"),
+    ("table of another kind",
+     table_bytes(lambda data: b"ABCD" + data[4:]), "tables/2", "not written by Skewless"),
+    ("table of another epoch",
+     table_bytes(lambda _: SECOND.with_epoch(9).encode()), "tables/2", "has epoch 9"),
     ("another table", table_bytes(lambda _: Table(N, {1: 2}, epoch=2).encode()), "tables/2", "has digest"),
     ("epoch repeated", lambda home: write_pin(home, 5, SECOND), "pins/5", "epochs grow"),
     ("epoch gone back", lambda home: write_pin(home, 5, FIRST), "pins/5", "epochs grow"),
     ("partitions changed", table_and_pin(5, Table(9, epoch=3)), "pins/5", "is for 9 partitions"),
-    ("partitions of the state changed", lambda home: write_batches(home, 6, 6, partitions=16), "pins/0", "lies in 16"),
-    ("metadata of another query", lambda home: write(home / "metadata", json.dumps({"id": RUN})), "pins/0", "belongs to query"),
-    ("metadata damaged", lambda home: write(home / "metadata", "{"), "metadata", "does not tell the query's id"),
+    ("partitions of the state changed",
+     lambda home: write_batches(home, 6, 6, partitions=16), "pins/0", "lies in 16"),
+    ("metadata of another query",
+     lambda home: write(home / "metadata", json.dumps({"id": RUN})), "pins/0", "belongs to query"),
+    ("metadata damaged",
+     lambda home: write(home / "metadata", "{"), "metadata", "does not tell the query's id"),
 ]  # fmt: skip
 
 

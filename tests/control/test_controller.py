@@ -398,6 +398,9 @@ def test_a_pace_out_of_its_range_is_refused_by_name(bad: dict[str, float]) -> No
 
 
 def test_the_controller_needs_no_spark() -> None:
-    code = "import sys, skewless.control.controller; sys.exit(any(name.split('.')[0] in ('pyspark', 'py4j') for name in sys.modules))"
+    code = (
+        "import sys, skewless.control.controller; "
+        "sys.exit(any(name.split('.')[0] in ('pyspark', 'py4j') for name in sys.modules))"
+    )
     path = ":".join(entry for entry in sys.path if entry)
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=False).returncode == 0

@@ -12,7 +12,8 @@ from skewless.policies.problem import Items
 
 
 def test_figure_4_left_levels_perfectly_with_four_entries() -> None:
-    """k1 goes to d2 for k3; k3 finds no room in d1 and stays in d2 for k4; k4 goes to d1. k5 keeps its entry."""
+    """k1 goes to d2 for k3; k3 finds no room in d1 and stays in d2 for k4; k4 goes to d1. k5 keeps its
+    entry."""
     snapshot, table = figure_4()
     assert snapshot.loads.tolist() == [16.0, 4.0]
     plan = llfd(snapshot, table, Limits(max_imbalance=0))

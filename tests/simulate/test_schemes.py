@@ -257,8 +257,8 @@ def test_the_ring_moves_only_the_keys_of_the_worker_that_left() -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["nonsense", "pkg:d=3", "greedy:d=0", "greedy:d=x", "pkg:estimate=guess", "fish:alpha=2", "fish:alpha=nan", "fish:classes=x",
-     "d-choices:top=0", "d-choices:theta=-1", "hash:x=1"],
+    ["nonsense", "pkg:d=3", "greedy:d=0", "greedy:d=x", "pkg:estimate=guess", "fish:alpha=2",
+     "fish:alpha=nan", "fish:classes=x", "d-choices:top=0", "d-choices:theta=-1", "hash:x=1"],
 )  # fmt: skip
 def test_a_wrong_specification_is_a_setting_error(spec: str) -> None:
     with pytest.raises(SettingError):

@@ -212,3 +212,11 @@ def test_the_points_of_the_imbalance_are_few_evenly_spread_and_end_with_the_stre
         assert len(times) >= min(250, tuples // 8192)
         gaps = np.diff([0, *times[:-1]])
         assert not len(gaps) or gaps.max() <= 2 * gaps.min()
+
+
+def test_a_scheme_made_for_another_cluster_is_refused() -> None:
+    stream = zipf(1000, keys=10, z=1.0)
+    with pytest.raises(SettingError, match="made for 4 workers"):
+        simulate(stream, make("pkg", Cluster(4)), Cluster(8))
+    with pytest.raises(SettingError, match="is no scheme"):
+        simulate(stream, 7, Cluster(8))  # type: ignore[arg-type]

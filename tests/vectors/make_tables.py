@@ -3,8 +3,8 @@ reproduce.
 
     python tests/vectors/make_tables.py            # after a deliberate change of the format only
 
-Apart from the test because the file is made once and then kept: a table stored by an earlier release must go
-on reading.
+Separate from the test because the file is made once and then kept: a table stored by an earlier release
+must go on reading.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A folder to read, on this machine or on another file system: what is in it, and the first bytes of a file.
 
-Apart from what is read so that a checkpoint on HDFS or in an object store is judged by the same code as one
-on a local disk.
+Separate from what is read so that a checkpoint on HDFS or in an object store is judged by the same code as
+one on a local disk.
 """
 
 from __future__ import annotations

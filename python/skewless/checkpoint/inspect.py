@@ -1,8 +1,8 @@
 """What Skewless keeps in a query's checkpoint, read without Spark, and whether the chain of pins and tables
 is whole.
 
-Apart from the JVM's `PinLog`, which stops at the first file it cannot trust: this one goes on and names every
-such file.
+Separate from the JVM's `PinLog`, which stops at the first file it cannot trust: this one goes on and names
+every such file.
 
     metadata                      Spark's: the query's id
     offsets/<batch>               Spark's: written before a batch is planned
@@ -120,7 +120,8 @@ class Checkpoint:
 
     @property
     def epoch_in_force(self) -> int | None:
-        """The epoch of the next batch, 0 for plain hashing; None if the chain is broken and nobody can tell."""
+        """The epoch of the next batch, 0 for plain hashing; None if the chain is broken and nobody can
+        tell."""
         if not self.whole:
             return None
         return max(
@@ -163,8 +164,7 @@ def inspect_folder(location: str, folder: Folder) -> Checkpoint:
     if not names & {"metadata", "offsets", "commits", _HOME}:
         raise CheckpointError(
             f"{location} holds no checkpoint: no metadata, no offsets, no commits. Give the folder that is "
-            "the query's "
-            "checkpointLocation."
+            "the query's checkpointLocation."
         )
     # Pins before tables: a publish writes the table first, so that a running query's pin is never seen
     # without it.
@@ -276,8 +276,7 @@ def _order_problems(pins: Sequence[Pin]) -> Iterator[str]:
         if after.epoch <= before.epoch:
             yield (
                 f"{_PINS}/{after.batch} names epoch {after.epoch}, and the pin of batch {before.batch} "
-                "before it epoch "
-                f"{before.epoch}: epochs grow with batches."
+                f"before it epoch {before.epoch}: epochs grow with batches."
             )
 
 
@@ -286,8 +285,7 @@ def _partition_problems(pins: Sequence[Pin], state_partitions: int | None) -> It
         if state_partitions is not None and pin.partitions != state_partitions:
             yield (
                 f"{_PINS}/{pin.batch} is for {pin.partitions} partitions, the query's state lies in "
-                f"{state_partitions}, says "
-                "spark.sql.shuffle.partitions in the newest file of offsets."
+                f"{state_partitions}, says spark.sql.shuffle.partitions in the newest file of offsets."
             )
 
 

@@ -1,6 +1,6 @@
 """A checkpoint as text, as `skewless inspect` prints it.
 
-Apart from the reading so that a program gets facts, and from the simulator's tables because this must run
+Separate from the reading so that a program gets facts, and from the simulator's tables because this must run
 where only click is.
 """
 
@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from skewless.checkpoint.inspect import Checkpoint, Epoch
 
 COLUMNS = (
-    "epoch", "from batch", "moves", "splits", "partitions", "rows", "bytes", "sources -> targets", "export ms", "batch ms",
+    "epoch", "from batch", "moves", "splits", "partitions", "rows", "bytes", "sources -> targets",
+    "export ms", "batch ms",
 )  # fmt: skip
 
 
@@ -39,7 +40,10 @@ def human_bytes(count: int) -> str:
 def _lines(found: Checkpoint) -> Iterator[str]:
     yield f"checkpoint  {found.location}"
     yield f"query       {found.query_id or 'unknown'}"
-    yield f"batches     newest offset {_or_none(found.newest_offset)}, newest commit {_or_none(found.newest_commit)}"
+    yield (
+        f"batches     newest offset {_or_none(found.newest_offset)}, "
+        f"newest commit {_or_none(found.newest_commit)}"
+    )
     yield f"provider    {found.provider or 'unknown'}"
     if not found.published:
         yield "no table was ever published to this query: there is no _skewless folder."
@@ -62,7 +66,10 @@ def _published_lines(found: Checkpoint) -> Iterator[str]:
         yield f"unnamed tables: {epochs} (no readable pin names them: a publish or purge that did not finish)"
     for scratch in found.scratch:
         size = human_bytes(scratch.size_bytes)
-        yield f"scratch: {scratch.name}, {size} (a swap in flight, or a driver that died; the next run deletes it)"
+        yield (
+            f"scratch: {scratch.name}, {size} "
+            "(a swap in flight, or a driver that died; the next run deletes it)"
+        )
     for note in found.notes:
         yield f"note: {note}"
 
@@ -83,7 +90,10 @@ def _verdict(found: Checkpoint) -> Iterator[str]:
         return
     yield "chain: BROKEN"
     yield from (f"  {problem}" for problem in found.problems)
-    yield "  Restore these files from a copy of the checkpoint; the query stops rather than guess how its rows were routed."
+    yield (
+        "  Restore these files from a copy of the checkpoint; "
+        "the query stops rather than guess how its rows were routed."
+    )
 
 
 def _row(epoch: Epoch) -> list[str]:

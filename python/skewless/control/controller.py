@@ -1,10 +1,10 @@
 """The controller: sees every snapshot of one query, and decides when a plan is worth a swap.
 
-Apart from the policies because they are pure and it is not: all that must be remembered between batches is
+Separate from the policies because they are pure and it is not: all that must be remembered between batches is
 here. It knows no Spark and no thread: whoever calls it hands in snapshots, carries out the swaps it decides
 on, and reports how they went.
 
->>> clock = iter(range(0, 10_000, 60)).__next__                   # a minute passes between two looks at the clock
+>>> clock = iter(range(0, 10_000, 60)).__next__          # a minute passes between two looks at the clock
 >>> controller = Controller(Table(2), pace=Pace(patience=1), clock=clock)
 >>> decision = controller.observe(Snapshot.of(controller.table, [0, 2], [40.0, 40.0], batches=(1,)))
 >>> decision.action, decision.plan.imbalance_before, decision.plan.imbalance_after

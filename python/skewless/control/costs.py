@@ -1,13 +1,14 @@
 """From what the JVM observed of the last batches to a snapshot that policies read.
 
-Separate from the snapshot because a snapshot holds costs by whatever measure, and here the measure is made: the
-cost of a key is its rows times the seconds that a row more costs its partition. What the sketch did not name
-is the partition's remainder.
+Separate from the snapshot because a snapshot holds costs by whatever measure, and here the measure is made:
+the cost of a key is its rows times the seconds that a row more costs its partition. What the sketch did not
+name is the partition's remainder.
 
 Two partitions, one batch. Partition 0 took 2 seconds for 100 rows, partition 1 took 1 second for 50; key hash
 4 had 60 rows:
 
->>> batch = ObservedBatch(7, 0, 2500, rows=[100, 50], bytes=[1000, 500], run_ms=[2000, 1000], key_hashes=[4], key_rows=[60])
+>>> batch = ObservedBatch(7, 0, 2500, rows=[100, 50], bytes=[1000, 500], run_ms=[2000, 1000],
+...                       key_hashes=[4], key_rows=[60])
 >>> snapshot = snapshot_of([batch], Table(2))
 >>> snapshot.costs, snapshot.remainder_costs, snapshot.loads
 (array([1.2]), array([0.8, 1. ]), array([2., 1.]))
@@ -122,7 +123,8 @@ def seconds_per_row(batch: ObservedBatch, fallback: float = 1.0) -> Floats:
     >>> batch = ObservedBatch(0, 0, 9, rows, rows, run_ms=500 + 2 * rows, key_hashes=[], key_rows=[])
     >>> seconds_per_row(batch).round(4)
     array([0.002, 0.002, 0.002, 0.002])
-    >>> seconds_per_row(replace(batch, run_ms=[700, 900, 1100, 2500])).round(4)  # the rows of the last are dear
+    >>> dear = replace(batch, run_ms=[700, 900, 1100, 2500])     # the rows of the last are dear
+    >>> seconds_per_row(dear).round(4)
     array([0.0046, 0.0046, 0.003 , 0.0078])
     """
     slope, factors = _line(batch, fallback)

@@ -1,6 +1,6 @@
 """The loop: looks at every running query again and again, on a thread of its own, and lets its watch act.
 
-Apart from the watch because it deals with what is common to all queries: which ones run, the thread, the
+Separate from the watch because it deals with what is common to all queries: which ones run, the thread, the
 session's end. Nothing that goes wrong here reaches a user's thread, and only the end of the session, or
 `stop`, ends the loop.
 """
@@ -41,7 +41,8 @@ class LoopGateway(QueryGateway, Protocol):
 
 
 class Loop:
-    """`start` runs it on a daemon thread; tests call `step` instead. `status` may be called from any thread."""
+    """`start` runs it on a daemon thread; tests call `step` instead. `status` may be called from any
+    thread."""
 
     def __init__(
         self, gateway: LoopGateway, settings: Settings, clock: Callable[[], float] = time.monotonic
@@ -87,7 +88,10 @@ class Loop:
         with self._lock:
             records, errors, over = self._records, self._errors, self._over
         limits = self.settings.limits
-        settings = f"policy {self.settings.policy_name}, max_imbalance {limits.max_imbalance:g}, max_entries {limits.max_entries}"
+        settings = (
+            f"policy {self.settings.policy_name}, max_imbalance {limits.max_imbalance:g}, "
+            f"max_entries {limits.max_entries}"
+        )
         state = f"the loop is over: {over}" if over else "the loop is running"
         return Status(f"{state} ({settings})", records, errors, limits.max_imbalance)
 

@@ -62,8 +62,7 @@ class ObservedBatch:
         if len(self.key_hashes) != len(self.key_rows):
             raise SettingError(
                 f"batch {self.batch} was observed with {len(self.key_hashes)} key hashes and rows of "
-                f"{len(self.key_rows)}. "
-                "Give the rows of each key hash."
+                f"{len(self.key_rows)}. Give the rows of each key hash."
             )
 
     @property

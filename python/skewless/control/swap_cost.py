@@ -1,7 +1,7 @@
 """What a swap costs, in seconds: a guess from bytes and giving partitions, corrected by every swap that was
 measured.
 
-Apart from the controller because it is the one thing that the controller learns. Two parts, because a
+Separate from the controller because it is the one thing that the controller learns. Two parts, because a
 migration has two: bytes to move, and a scan of each partition that gives anything away.
 """
 

@@ -1,6 +1,6 @@
 """What goes wrong beside a user's query: counted, logged once, and tried again at growing intervals.
 
-Apart from the loop because each query and the loop itself have troubles of their own, and none may end the
+Separate from the loop because each query and the loop itself have troubles of their own, and none may end the
 loop.
 """
 

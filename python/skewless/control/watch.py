@@ -1,7 +1,7 @@
 """One run of one query under the loop's eyes: its batches go to a controller, whose swaps are published and
 reported back.
 
-Apart from the loop, which knows all queries and the thread, and from the controller, which knows neither
+Separate from the loop, which knows all queries and the thread, and from the controller, which knows neither
 batches nor a gateway. It knows no Spark: what it calls is a `QueryGateway`, in tests a few lines of Python.
 """
 
@@ -264,7 +264,10 @@ class Watch:
             self._why = f"idle: batch {batch.batch} had no rows"
             return
         if batch.epoch != controller.table.epoch:
-            self._why = f"waiting: batch {batch.batch} ran under epoch {batch.epoch}, epoch {controller.table.epoch} is to come"
+            self._why = (
+                f"waiting: batch {batch.batch} ran under epoch {batch.epoch}, "
+                f"epoch {controller.table.epoch} is to come"
+            )
             return
         ahead = batch.batch > self._last
         if ahead and self._timed is None:

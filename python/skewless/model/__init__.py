@@ -1,1 +1,2 @@
-"""What everything else speaks of: tables, snapshots, plans, limits. Values over numpy; no Spark, no memory."""
+"""What everything else speaks of: tables, snapshots, plans, limits. Values over numpy; no Spark, no
+memory."""

@@ -1,6 +1,6 @@
 """A plan: the next table, the moves that lead to it, and what they are expected to gain and to cost.
 
-Apart from the policies because a plan is a value: it can be shown, refused or replayed without the policy
+Separate from the policies because a plan is a value: it can be shown, refused or replayed without the policy
 that made it.
 
 >>> moves = Moves.of([7, 8], sources=[1, 0], targets=[0, 1], state_bytes=[100, 50])
@@ -84,7 +84,8 @@ class Plan:
 
     @property
     def giving_partitions(self) -> tuple[int, ...]:
-        """The partitions that give anything away: each of them must be scanned once when the state migrates."""
+        """The partitions that give anything away: each of them must be scanned once when the state
+        migrates."""
         return tuple(int(partition) for partition in np.unique(self.moves.sources))
 
     @property

@@ -1,11 +1,12 @@
 """What was observed in a window of batches: the tracked keys one by one, the rest as one remainder a
 partition.
 
-Apart from the table because a snapshot says what the work was, a table where it goes. A policy reads both.
+Separate from the table because a snapshot says what the work was, a table where it goes. A policy reads both.
 
 Two partitions; three tracked keys; what is not tracked costs 1 second in partition 0 and cannot be moved:
 
->>> snapshot = Snapshot.of(Table(2), [4, 6, 7], costs=[5, 3, 1], state_bytes=[50, 30, 10], remainder_costs=[1, 0])
+>>> snapshot = Snapshot.of(Table(2), [4, 6, 7], costs=[5, 3, 1], state_bytes=[50, 30, 10],
+...                        remainder_costs=[1, 0])
 >>> snapshot.loads
 array([9., 1.])
 >>> snapshot.imbalance                    # the heaviest partition carries 1.8 times the mean

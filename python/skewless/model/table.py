@@ -1,7 +1,7 @@
 """The routing table: key hash -> partition (a move) or several partitions (a split), else hash mod n.
 
-Apart from the rest because it is the one type that Python and the JVM share to the byte; `Table.scala` is its
-twin and `tests/vectors/tables.json` holds the two together.
+Separate from the rest because it is the one type that Python and the JVM share to the byte; `Table.scala`
+is its twin and `tests/vectors/tables.json` holds the two together.
 
 A table for 4 partitions that moves one key hash and splits another:
 
@@ -268,8 +268,7 @@ class Table:
         ):
             raise TableError(
                 f"a table of {moves} moves, {splits} splits and {targets} split targets does not take "
-                f"{len(body)} bytes. "
-                "The bytes are damaged, or were not written by Skewless."
+                f"{len(body)} bytes. The bytes are damaged, or were not written by Skewless."
             )
         rest = np.frombuffer(body, dtype="<i4", offset=_COUNTS.size).astype(np.int64)
         parts = np.split(rest, np.cumsum([moves, moves, splits, splits]))
@@ -323,8 +322,7 @@ def diff(old: Table, new: Table) -> list[Change]:
     if old.partitions != new.partitions:
         raise TableError(
             f"a table for {old.partitions} partitions cannot be compared with one for {new.partitions}: "
-            "plain hashing itself "
-            "differs between them. Compare tables of one query."
+            "plain hashing itself differs between them. Compare tables of one query."
         )
     before, after = dict(old), dict(new)
     changes = []
@@ -344,8 +342,7 @@ def compose(first: Iterable[Change], second: Iterable[Change]) -> list[Change]:
         if earlier is not None and earlier.after != change.before:
             raise TableError(
                 f"key hash {change.key_hash} goes to {earlier.after} in the first step but leaves "
-                f"{change.before} in the second. "
-                "Compose steps in the order in which they were made."
+                f"{change.before} in the second. Compose steps in the order in which they were made."
             )
         before = change.before if earlier is None else earlier.before
         steps[change.key_hash] = Change(change.key_hash, before, change.after)

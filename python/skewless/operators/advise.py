@@ -1,4 +1,5 @@
-"""`advise` for a DataFrame: its keys, in its order, replayed through every scheme that its operator allows."""
+"""`advise` for a DataFrame: its keys, in its order, replayed through every scheme that its operator
+allows."""
 
 from __future__ import annotations
 

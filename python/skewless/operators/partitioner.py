@@ -22,8 +22,7 @@ class RoutedPartitioner:
         if table.has_splits:
             raise TableError(
                 "a table with splits cannot partition an RDD: Spark takes a partitioner as a promise that a "
-                "key sits in one "
-                "partition. Use moves only, or skewless.repartition on a DataFrame."
+                "key sits in one partition. Use moves only, or skewless.repartition on a DataFrame."
             )
         self.table = table
         self._moves = dict(zip(table.move_hashes.tolist(), table.move_targets.tolist(), strict=True))

@@ -1,4 +1,5 @@
-"""`repartition` routed by a table, for batch DataFrames and streams; and the hash that a table is keyed on."""
+"""`repartition` routed by a table, for batch DataFrames and streams; and the hash that a table is keyed
+on."""
 
 from __future__ import annotations
 

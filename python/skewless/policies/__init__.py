@@ -79,11 +79,9 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Policy:
     """The policy of this name.
 
-    >>> get("magic")
+    >>> get("magic")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    skewless.errors.PolicyError: there is no policy 'magic'. Choose one of: compact, llfd, min_mig, min_table,
-    mixed, \
-mixed_bf, readj, simple, take_back.
+    skewless.errors.PolicyError: there is no policy 'magic'. Choose one of: compact, llfd, ..., take_back.
     """
     if name not in _POLICIES:
         raise PolicyError(f"there is no policy {name!r}. Choose one of: {', '.join(names())}.")

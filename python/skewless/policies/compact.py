@@ -1,7 +1,7 @@
 """Mixed over the compact form (section IV): like keys become one record with a number, the plan is mapped
 back to keys.
 
-Apart from Mixed because it trades exactness for fewer things to decide on. A record is the paper's vector
+Separate from Mixed because it trades exactness for fewer things to decide on. A record is the paper's vector
 (d', d, d^h, v_c, v_S, #): next partition, partition now, partition by hash, cost, state bytes, number of
 keys. Here d' is `starts` of a record and the target of a placement, the other five are the columns of
 `Items`.
@@ -34,7 +34,7 @@ def compact(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
     """Mixed on records, touched up on the true costs after the records are turned into keys again.
 
     >>> table = Table(2)
-    >>> snapshot = Snapshot.of(table, range(0, 40, 2), [1.0] * 20)        # twenty like keys, all in partition 0
+    >>> snapshot = Snapshot.of(table, range(0, 40, 2), [1.0] * 20)    # twenty like keys, all in partition 0
     >>> plan = compact(snapshot, table, Limits())
     >>> len(plan.moves), plan.imbalance_after
     (10, 0.0)

@@ -1,8 +1,9 @@
 """Least-Load Fit Decreasing (section III-A, Algorithm 1): the heaviest candidate goes to the least loaded
 partition that accepts it, if need be in exchange for lighter keys.
 
-Apart from the policies that call it because it is their common third phase; it is also a policy of its own.
-Items come in groups of like keys (`counts`), so that the same code serves single keys and the compact form.
+Separate from the policies that call it because it is their common third phase; it is also a policy of its
+own. Items come in groups of like keys (`counts`), so that the same code serves single keys and the compact
+form.
 
 Where the paper leaves a choice: a partition accepts at `<=` its ceiling; loads are the current ones; ties go
 to the smaller number; an exchange takes the shortest prefix in order of priority that makes room. Keys
@@ -42,7 +43,8 @@ def llfd(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
 
 
 def level(problem: Problem, starts: Ints, priority: Floats) -> Ints:
-    """Phases II and III for single keys: the partition of each item, given where the cleaning phase left it."""
+    """Phases II and III for single keys: the partition of each item, given where the cleaning phase left
+    it."""
     giants = problem.giants
     seats, floor = seat(problem, giants, starts)
     free = replace(problem.items, counts=np.where(giants, 0, problem.items.counts))
@@ -177,7 +179,8 @@ class _Work:
         return int(max(1, min(units, room, turn)))
 
     def _exchange(self, cost: float, least: int) -> int:
-        """The first partition, least loaded first, that has room or can make it; else the least loaded one."""
+        """The first partition, least loaded first, that has room or can make it; else the least loaded
+        one."""
         for partition in np.argsort(self.loads, kind="stable").tolist():
             excess = self.loads[partition] + cost - self.ceilings[partition]
             if excess <= 0 or self.take(partition, excess, cost):

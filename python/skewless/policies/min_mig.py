@@ -1,7 +1,7 @@
 """MinMig (section III-B, Algorithm 3): no entry is taken back; keys with much cost for each byte of state
 move first.
 
-Apart from MinTable, its opposite: this one lets the table grow.
+Separate from MinTable, its opposite: this one lets the table grow.
 """
 
 from __future__ import annotations

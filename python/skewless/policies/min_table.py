@@ -1,7 +1,7 @@
 """MinTable (section III-B, Algorithm 2): every entry is taken back first, then the heaviest keys move: a
 small table.
 
-Apart from MinMig, its opposite: this one does not look at state at all.
+Separate from MinMig, its opposite: this one does not look at state at all.
 """
 
 from __future__ import annotations

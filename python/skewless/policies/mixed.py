@@ -1,7 +1,7 @@
 """Mixed and Mixed_BF (section III-C, Algorithm 4): take back as few entries as it needs for the table to fit,
 then MinMig.
 
-Apart from its two parents because it searches: n, the number of entries taken back, is the one thing it
+Separate from its two parents because it searches: n, the number of entries taken back, is the one thing it
 decides. Entries with the least state go first. Where the paper's loop sets n to the last overrun, and so may
 go round for ever, here n only grows, and at least doubles: after some ten trials it is the whole table, and
 the search ends.

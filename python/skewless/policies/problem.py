@@ -1,7 +1,7 @@
 """The problem that every policy solves: items that may move, loads that may not, and how high a partition may
 be filled.
 
-Apart from the policies because all of them start here. A million keys become some thousand items: only the
+Separate from the policies because all of them start here. A million keys become some thousand items: only the
 heaviest keys can matter to a table of `max_entries` entries; all others stay where hashing puts them and
 count as fixed load.
 """
@@ -60,7 +60,8 @@ class Items:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One call of a policy: the items in order of key hash, the fixed load of each partition, and the limits."""
+    """One call of a policy: the items in order of key hash, the fixed load of each partition, and the
+    limits."""
 
     snapshot: Snapshot
     table: Table
@@ -93,7 +94,8 @@ class Problem:
 
     @property
     def entries(self) -> int:
-        """Entries that are left for moves: splits are not this family's to touch, but they take their place."""
+        """Entries that are left for moves: splits are not this family's to touch, but they take their
+        place."""
         return max(0, self.limits.max_entries - len(self.table.split_hashes))
 
     def loads(self, targets: Ints) -> Floats:

@@ -1,9 +1,9 @@
 """Readj (Gedik, VLDB Journal 2014, as section V of the paper describes it): sends keys home where it can,
 then improves by the best single move or swap of two keys, until the partitions are level or nothing helps.
 
-Apart from the LLFD family because it is the baseline they are compared with: it pairs keys with keys, so its
-time grows with the square of the keys it looks at. `sigma` decides which: keys of at least that share of the
-mean load.
+Separate from the LLFD family because it is the baseline they are compared with: it pairs keys with keys, so
+its time grows with the square of the keys it looks at. `sigma` decides which: keys of at least that share
+of the mean load.
 """
 
 from __future__ import annotations

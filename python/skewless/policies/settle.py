@@ -1,8 +1,8 @@
 """From targets to a plan that keeps the limits: trims the table, keeps the byte budget, and refuses to do
 harm.
 
-Apart from the policies because every one of them ends here, so that none can return a plan that is too large,
-too dear, or worse than doing nothing. What it had to give up, it says in the plan's reasons.
+Separate from the policies because every one of them ends here, so that none can return a plan that is too
+large, too dear, or worse than doing nothing. What it had to give up, it says in the plan's reasons.
 """
 
 from __future__ import annotations

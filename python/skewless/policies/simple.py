@@ -1,7 +1,7 @@
 """Simple (appendix, Algorithm 5): forgets where keys are and deals them out anew, heaviest first, to the
 least loaded.
 
-Apart from LLFD because it is the yardstick: it levels well, and moves nearly everything to do so.
+Separate from LLFD because it is the yardstick: it levels well, and moves nearly everything to do so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Take back: sends entries home whose keys have cooled, least state first, as long as the partitions stay
 level.
 
-Apart from the policies that level because it runs when there is nothing to level: it only makes the table
+Separate from the policies that level because it runs when there is nothing to level: it only makes the table
 smaller.
 """
 

@@ -1,6 +1,6 @@
 """`balancer.report(path)`: one HTML file with the story of every query, in words, tables and plots.
 
-Apart from the status because it shows the whole of what is remembered, not the moment. The file holds all
+Separate from the status because it shows the whole of what is remembered, not the moment. The file holds all
 that it shows: no script, no style sheet and no picture is fetched from anywhere.
 """
 
@@ -18,20 +18,28 @@ from skewless.report.status import Status, errors_html, grid_html, hot_lines, sh
 
 DRAWN_KEYS = 8
 NUMBER = "{:,.10g}".format
-SWAP_COLUMNS = ("batch", "epoch", "keys", "before", "predicted", "realised", "state rows", "bytes", "export ms",
-                "batch ms", "pause ms", "since", "why", "hottest keys moved")  # fmt: skip
+SWAP_COLUMNS = ("batch", "epoch", "keys", "before", "predicted", "realised", "state rows", "bytes",
+                "export ms", "batch ms", "pause ms", "since", "why", "hottest keys moved")  # fmt: skip
 
-LIGHT_PAGE = "--ink: #1b1b1b; --soft: #555; --paper: #fff; --line: #ddd; --grid: #e4e4e4; --axis: #999; --panel: #f5f5f5"
-DARK_PAGE = "--ink: #e6e6e6; --soft: #b0b3b8; --paper: #16181c; --line: #3a3d42; --grid: #2c2f34; --axis: #777; --panel: #22252a"
+LIGHT_PAGE = (
+    "--ink: #1b1b1b; --soft: #555; --paper: #fff; --line: #ddd; "
+    "--grid: #e4e4e4; --axis: #999; --panel: #f5f5f5"
+)
+DARK_PAGE = (
+    "--ink: #e6e6e6; --soft: #b0b3b8; --paper: #16181c; --line: #3a3d42; "
+    "--grid: #2c2f34; --axis: #777; --panel: #22252a"
+)
 STYLE = (
     f"""
 :root {{ color-scheme: light dark; {LIGHT_PAGE} }}
 @media (prefers-color-scheme: dark) {{ :root {{ {DARK_PAGE}; {svg.DARK} }} }}
 """
     + """
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); overflow-wrap: anywhere }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); \
+overflow-wrap: anywhere }
 body { max-width: 960px; margin: 2em auto; padding: 0 1em }
-h1 { font-size: 1.5em } h2 { font-size: 1.2em; margin-top: 2em; border-top: 1px solid var(--line); padding-top: 1em }
+h1 { font-size: 1.5em } \
+h2 { font-size: 1.2em; margin-top: 2em; border-top: 1px solid var(--line); padding-top: 1em }
 h3 { font-size: 1em; margin: 1.6em 0 0 } svg { max-width: 100%; height: auto; display: block }
 svg text { font: 11px system-ui, sans-serif; fill: var(--soft) }
 p.note, p.legend { font-size: 13px; color: var(--soft); margin: 0.2em 0 }
@@ -150,8 +158,8 @@ def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
     times = [(batch.batch, float(batch.batch_ms) if batch.rows else None) for batch in batches]
     entries = [(batch.batch, float(batch.entries)) for batch in batches]
     sections = [
-        ("Load of each partition", "What the rows of each partition cost in task time, against the batch's mean. Vertical "
-         "lines mark swaps, in every plot; e3: epoch 3 from here on.", scale + loads),
+        ("Load of each partition", "What the rows of each partition cost in task time, against the batch's "
+         "mean. Vertical lines mark swaps, in every plot; e3: epoch 3 from here on.", scale + loads),
         ("Imbalance", f"Heaviest partition / mean - 1; circles: what the plan predicted{across}.",
          svg.curves(frame, {"imbalance": busy}, "imbalance", level=max_imbalance, dots=foreseen)),
         ("Batch time", "From start to commit. A gap: a batch without rows.",

@@ -1,7 +1,7 @@
 """What is remembered of a query: its last batches and swaps, as values that nobody changes.
 
-Apart from the loop, which makes them on its own thread, so that status and report can be drawn from them on
-any other.
+Separate from the loop, which makes them on its own thread, so that status and report can be drawn from them
+on any other.
 """
 
 from __future__ import annotations
@@ -97,16 +97,21 @@ class SwapRecord:
     def __str__(self) -> str:
         """One line, for a log and for a person.
 
-        >>> str(SwapRecord(12, 3, (-7, 40), 2, "gain", 900, 650.0, 0.61, 0.04, state_rows=30, bytes_moved=5200, export_ms=80))
-        'batch 12 went to epoch 3: 2 keys moved (hashes -7 40), 30 state rows, 5.2 kB, export 80 ms, batch 900
-        ms (250 ms longer)'
+        >>> swap = SwapRecord(12, 3, (-7, 40), 2, "gain", 900, 650.0, 0.61, 0.04, state_rows=30,
+        ...                   bytes_moved=5200, export_ms=80)
+        >>> print(swap)  # doctest: +NORMALIZE_WHITESPACE
+        batch 12 went to epoch 3: 2 keys moved (hashes -7 40), 30 state rows, 5.2 kB, export 80 ms,
+        batch 900 ms (250 ms longer)
         """
         parts = [f"{counted(self.moved, 'key')} moved ({self.keys})" if self.moved else "no key moved"]
         parts += [] if self.state_rows is None else [counted(self.state_rows, "state row")]
         parts += [] if self.bytes_moved is None else [amount(self.bytes_moved)]
         parts += [] if self.export_ms is None else [f"export {self.export_ms} ms"]
         longer = "" if self.pause_ms is None else f" ({self.pause_ms:.0f} ms longer)"
-        return f"batch {self.batch} went to epoch {self.epoch}: {', '.join(parts)}, batch {self.batch_ms} ms{longer}"
+        return (
+            f"batch {self.batch} went to epoch {self.epoch}: {', '.join(parts)}, "
+            f"batch {self.batch_ms} ms{longer}"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What `balancer.status()` returns: prints as text, shows as HTML in a notebook.
 
-Apart from the records because they hold facts, and this puts them into words for a terminal and for a page;
-the report reuses the page's tables.
+Separate from the records because they hold facts, and this puts them into words for a terminal and for a
+page; the report reuses the page's tables.
 """
 
 from __future__ import annotations
@@ -109,7 +109,10 @@ def _imbalances(query: QueryRecord) -> list[str]:
     if not query.swaps:
         return []
     swap = query.swaps[-1]
-    told = f"{shown(swap.before)} before, {shown(swap.predicted)} predicted, {shown(query.realised(swap))} realised"
+    told = (
+        f"{shown(swap.before)} before, {shown(swap.predicted)} predicted, "
+        f"{shown(query.realised(swap))} realised"
+    )
     return [f"last swap: {told}"]
 
 

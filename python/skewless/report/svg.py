@@ -1,6 +1,6 @@
 """Small plots as SVG text: curves, bars and a heat map over the batches of a query, with its swaps marked.
 
-Apart from the report because it knows pictures and no queries; our own few lines instead of matplotlib, so
+Separate from the report because it knows pictures and no queries; our own few lines instead of matplotlib, so
 that a report needs no extra package, no script and no network. All plots of one `Frame` share their x axis
 and can be read one below the other. Colours are CSS variables with the light page's as default, so that a
 page can give others for a dark one (`DARK`).
@@ -96,14 +96,15 @@ def curves(
     if level is not None:
         y = _y(level, top, height)
         body.append(
-            f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" style="stroke:var(--soft,#777)" stroke-dasharray="6 4"/>'
+            f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" style="stroke:var(--soft,#777)" '
+            'stroke-dasharray="6 4"/>'
         )
     for i, (name, points) in enumerate(lines.items()):
         path = _path(frame, points, top, height, steps)
         if path:
             body.append(
-                f'<path d="{path}" fill="none" style="stroke:{_colour(i)}" stroke-width="1.6" stroke-linejoin="round" '
-                f'stroke-linecap="round"><title>{escape(name)}</title></path>'
+                f'<path d="{path}" fill="none" style="stroke:{_colour(i)}" stroke-width="1.6" '
+                f'stroke-linejoin="round" stroke-linecap="round"><title>{escape(name)}</title></path>'
             )
     for batch, value in dots:
         if value is not None:
@@ -124,9 +125,13 @@ def bars(
         if value:
             y = _y(value, top, height)
             tall = TOP + height - y
-            place = f'x="{frame.middle(batch) - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{tall:.1f}"'
+            place = (
+                f'x="{frame.middle(batch) - width / 2:.1f}" y="{y:.1f}" '
+                f'width="{width:.1f}" height="{tall:.1f}"'
+            )
             body.append(
-                f'<rect {place} style="fill:{_colour(0)}"><title>batch {batch}: {escape(form(value))}</title></rect>'
+                f'<rect {place} style="fill:{_colour(0)}">'
+                f"<title>batch {batch}: {escape(form(value))}</title></rect>"
             )
     return _svg(body, height)
 
@@ -259,7 +264,10 @@ def _shade(i: int) -> str:
 
 def _svg(body: Sequence[str], height: int) -> str:
     whole = TOP + height + BOTTOM
-    return f'<svg viewBox="0 0 {WIDTH} {whole}" width="{WIDTH}" height="{whole}" role="img">{"".join(body)}</svg>'
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {whole}" width="{WIDTH}" height="{whole}" role="img">'
+        f"{''.join(body)}</svg>"
+    )
 
 
 def _y(value: float, top: float, height: int) -> float:

@@ -1,7 +1,7 @@
 """Which scheme suits these keys: replays them through every scheme that the operator allows, and recommends
 one.
 
-Apart from the simulator because it judges. The yardstick is the time of micro-batches against perfect
+Separate from the simulator because it judges. The yardstick is the time of micro-batches against perfect
 balance, a batch being as slow as its slowest worker; a gain must be worth having, and costs no more state
 than it must.
 
@@ -162,19 +162,24 @@ def _floor(stream: Stream, batch: int, workers: int) -> float:
 def _words(plain: Result, best: Result, worth_it: bool) -> Iterator[str]:
     yield f"With plain hashing a batch takes {plain.batch_stretch:.2f} times as long as with perfect balance."
     if not worth_it:
-        yield f"The best scheme ({_short(best)}) would bring {best.batch_stretch:.2f}: not worth a change. Leave it as it is."
+        yield (
+            f"The best scheme ({_short(best)}) would bring {best.batch_stretch:.2f}: not worth a change. "
+            "Leave it as it is."
+        )
     else:
         faster = plain.batch_stretch / best.batch_stretch
-        yield f"{_short(best)} brings {best.batch_stretch:.2f}: batches are {faster:.2f} times as fast, {_state(best)}."
+        yield (
+            f"{_short(best)} brings {best.batch_stretch:.2f}: batches are {faster:.2f} times as fast, "
+            f"{_state(best)}."
+        )
 
 
 def _limit(operator: str, floor: float, hot: tuple[HotKey, ...]) -> Iterator[str]:
     if operator == "atomic" and floor > 1.05 and hot:
         yield (
             f"The key {hot[0].name!r} alone is {hot[0].fair_shares:.1f} workers' work: without splitting "
-            "keys nothing can be "
-            f"better than {floor:.2f}. If your operator can merge partial results, ask again with the "
-            "operator 'mergeable'."
+            f"keys nothing can be better than {floor:.2f}. If your operator can merge partial results, ask "
+            "again with the operator 'mergeable'."
         )
 
 
@@ -186,4 +191,7 @@ def _state(result: Result) -> str:
     if result.memory > result.keys:
         return f"for {result.memory_ratio:.2f} times the state"
     moved = result.costs.moved_state / max(1, result.tuples)
-    return f"with {result.costs.table_entries} table entries; state of {moved:.1%} of the rows is moved on the way"
+    return (
+        f"with {result.costs.table_entries} table entries; "
+        f"state of {moved:.1%} of the rows is moved on the way"
+    )

@@ -1,10 +1,10 @@
 """Every routing scheme of the papers, by name: the per-tuple schemes and the table policies.
 
-Apart from the schemes, which do not know each other.
+Separate from the schemes, which do not know each other.
 
 >>> make("fish:alpha=0.5,ring=off", Cluster(8)).alpha
 0.5
->>> [name for name in NAMES if not NAMES[name].splits]
+>>> [name for name in NAMES if not NAMES[name].splits]  # doctest: +NORMALIZE_WHITESPACE
 ['hash', 'potc', 'on-greedy', 'off-greedy', 'compact', 'llfd', 'min_mig', 'min_table', 'mixed', 'mixed_bf',
 'readj', 'simple']
 """

@@ -1,6 +1,6 @@
 """Who sends and who works: sources, workers, what a tuple costs each worker, and how that changes on the way.
 
-Apart from the simulator because schemes need it too: FISH reasons about the time that a worker takes for a
+Separate from the simulator because schemes need it too: FISH reasons about the time that a worker takes for a
 tuple. A *worker* here is what Spark calls a shuffle partition, a *source* a map task.
 """
 

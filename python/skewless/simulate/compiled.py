@@ -1,6 +1,7 @@
 """The one door to numba, and the array types of the simulator.
 
-Apart from the loops it compiles so that numba stays an extra: without it the simulator says what to install.
+Separate from the loops it compiles so that numba stays an extra: without it the simulator says what to
+install.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def leaf(step: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def inlined(step: Callable[..., Result]) -> Callable[..., Result]:
-    """Compiles a step into each loop that calls it: to hand over a few arrays costs more than most steps do."""
+    """Compiles a step into each loop that calls it: to hand over a few arrays costs more than most steps
+    do."""
     return cast(Callable[..., Result], njit(nogil=True, inline="always")(step))
 
 

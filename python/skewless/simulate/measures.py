@@ -1,6 +1,6 @@
 """What a routing is worth: imbalance, execution time, memory, latency. One compiled pass beside the routing.
 
-Apart from the simulator, which decides what to route, because these are the definitions:
+Separate from the simulator, which decides what to route, because these are the definitions:
 - imbalance I(t) = largest load - mean load after t tuples; its average fraction is the mean of I(t) over all
   t, divided by the number of tuples (PKG paper, sections 2 and 6.2);
 - execution time: when the last worker is done, tuples arriving evenly and waiting in line (FISH paper,

@@ -1,6 +1,6 @@
 """Curves and bars of results, with matplotlib.
 
-Apart from the terminal because matplotlib is an extra that only pictures need.
+Separate from the terminal because matplotlib is an extra that only pictures need.
 """
 
 from __future__ import annotations

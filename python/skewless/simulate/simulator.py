@@ -1,7 +1,7 @@
 """Runs a stream through a scheme and measures what comes of it.
 
-Apart from the measures (definitions) and the schemes (decisions): this is the loop between them. Everything
-follows from the stream's seed and the scheme's; two runs give the same result.
+Separate from the measures (definitions) and the schemes (decisions): this is the loop between them.
+Everything follows from the stream's seed and the scheme's; two runs give the same result.
 
 >>> from skewless.simulate.streams.generators import zipf
 >>> result = simulate(zipf(100_000, keys=1000, z=1.0), "pkg", Cluster(8))
@@ -81,9 +81,9 @@ def simulate(
     sources: Iterable[Int32s] | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """One run. `scheme` is a name with options (`pkg`, `fish:alpha=0.2`), a scheme, or a policy: a function of
-    (snapshot, table, limits), which then plans once per batch. The sources take turns, unless `sources` says,
-    chunk by chunk, which of them sends each tuple."""
+    """One run. `scheme` is a name with options (`pkg`, `fish:alpha=0.2`), a scheme, or a policy: a function
+    of (snapshot, table, limits), which then plans once per batch. The sources take turns, unless `sources`
+    says, chunk by chunk, which of them sends each tuple."""
     if batch < 1:
         raise SettingError(f"batch {batch}: a micro-batch has at least one tuple.")
     maker = _maker(scheme, cluster, batch)
@@ -108,8 +108,8 @@ def _maker(scheme: str | Scheme | Policy, cluster: Cluster, batch: int) -> Schem
     made_for = scheme.cluster
     if (made_for.workers, made_for.sources) != (cluster.workers, cluster.sources):
         raise SettingError(
-            f"the scheme was made for {made_for.workers} workers and {made_for.sources} sources, the cluster has "
-            f"{cluster.workers} and {cluster.sources}. Make it for this cluster."
+            f"the scheme was made for {made_for.workers} workers and {made_for.sources} sources, "
+            f"the cluster has {cluster.workers} and {cluster.sources}. Make it for this cluster."
         )
     return scheme
 

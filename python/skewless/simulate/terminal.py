@@ -1,7 +1,7 @@
 """Results as text: a table for people, plain objects for machines.
 
-Apart from the commands so that the evidence and the command line print the same columns. Uses rich where it
-is installed.
+Separate from the commands so that the evidence and the command line print the same columns. Uses rich where
+it is installed.
 """
 
 from __future__ import annotations
@@ -80,13 +80,19 @@ def _rich(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) ->
 def results_text(results: Sequence[Result]) -> str:
     """A comparison, as `skewless simulate` prints it."""
     first = results[0]
-    title = f"{first.stream}: {first.tuples:,} tuples, {first.keys:,} keys, {first.sources} sources, {first.workers} workers"
+    title = (
+        f"{first.stream}: {first.tuples:,} tuples, {first.keys:,} keys, "
+        f"{first.sources} sources, {first.workers} workers"
+    )
     return table(title, COLUMNS, rows(results))
 
 
 def advice_text(advice: Advice) -> str:
     """Advice, as `skewless advise` prints it."""
-    title = f"{advice.stream}: {advice.tuples:,} rows, {advice.keys:,} keys, {advice.workers} workers, {advice.operator} operator"
+    title = (
+        f"{advice.stream}: {advice.tuples:,} rows, {advice.keys:,} keys, "
+        f"{advice.workers} workers, {advice.operator} operator"
+    )
     hot = [[key.name, f"{key.tuples:,}", f"{key.share:.2%}", f"{key.fair_shares:.2f}"] for key in advice.hot]
     parts = [results_text(advice.results).partition("\n")[2]]
     if hot:

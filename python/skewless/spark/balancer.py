@@ -170,8 +170,7 @@ def balance(
         if any(gateway.same_session(other) for other, _ in _started):
             raise SettingError(
                 "this session is balanced already, and one loop serves all its queries. Call stop() of the "
-                "first balancer before "
-                "you start another, or pass policy=None to publish by hand."
+                "first balancer before you start another, or pass policy=None to publish by hand."
             )
         loop = Loop(gateway, settings)
         loop.start()

@@ -26,7 +26,8 @@ from skewless.spark.balancer import Balancer, balance
 from skewless.spark.session import PROVIDER, PROVIDER_KEY, configure
 
 PARTITIONS = 8
-EXECUTORS = 4  # with two task slots each: every partition has a slot, so a batch takes as long as its heaviest partition
+# with two task slots each: every partition has a slot, so a batch takes as long as its heaviest partition
+EXECUTORS = 4
 BATCHES = 14
 ROWS_A_BATCH = 4_000
 WAIT_MS_A_ROW = 3.0
@@ -40,7 +41,8 @@ Rows = dict[int, list[tuple[str, int, int]]]
 
 
 def run(say: Say = print, report: str | os.PathLike[str] = "skewless-demo.html") -> float:
-    """Runs the demo and returns how many times shorter the balanced run's batches were, all of them together."""
+    """Runs the demo and returns how many times shorter the balanced run's batches were, all of them
+    together."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     say(f"starting a local cluster of {EXECUTORS} executors with two slots each (about half a minute) ...")

@@ -1,6 +1,6 @@
 """The only file that talks Py4J: calls into the jar, one direction, no callback and no port of our own.
 
-Apart so that everything else deals in plain values; `Gateway.scala` is its other half.
+Separate so that everything else deals in plain values; `Gateway.scala` is its other half.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ class Gateway:
         if not hasattr(spark, "_jsparkSession"):
             raise errors.SessionError(
                 "this is a Spark Connect session; Skewless works on the driver's own JVM, which Connect "
-                "hides. Use a classic "
-                "session (no .remote(...), SPARK_REMOTE unset) in the driver."
+                "hides. Use a classic session (no .remote(...), SPARK_REMOTE unset) in the driver."
             )
         self._spark = spark
         self._loop = uuid4().hex  # what the loop that uses this is called in the JVM
@@ -89,7 +88,8 @@ class Gateway:
         return int(self._call("newestCommitted", self._session, query_id))
 
     def observed(self, query_id: str, after: int) -> list[ObservedBatch]:
-        """The committed batches above `after` of a query, oldest first; none if no exchange of it is routed."""
+        """The committed batches above `after` of a query, oldest first; none if no exchange of it is
+        routed."""
         return [_observed(one) for one in self._call("observed", self._session, query_id, after)]
 
     def upcoming(self, query_id: str) -> ObservedBatch | None:
@@ -112,7 +112,8 @@ class Gateway:
     def show_metrics(
         self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int
     ) -> bool:
-        """Hands what the loop knows of a query to Spark's metrics; false if they do not know the query yet."""
+        """Hands what the loop knows of a query to Spark's metrics; false if they do not know the query
+        yet."""
         return bool(self._call("showMetrics", self._session, query_id, imbalance, pause_ms, errors))
 
     def active(self) -> list[Any]:
@@ -120,7 +121,8 @@ class Gateway:
         return list(self._spark.streams.active)
 
     def alive(self) -> bool:
-        """Whether the session can still be asked anything: false once its context, or the JVM, has stopped."""
+        """Whether the session can still be asked anything: false once its context, or the JVM, has
+        stopped."""
         try:
             context = self._spark.sparkContext._jsc
             return context is not None and not context.sc().isStopped()
@@ -158,8 +160,8 @@ class Gateway:
 
 _NO_JAR = (
     "the Skewless jar is not on the driver's class path. Build the session with skewless.configure(builder), "
-    "or start the job "
-    'with spark-submit --jars "$(skewless jar-path)". A JVM that started without the jar cannot take it later: restart Python.'
+    'or start the job with spark-submit --jars "$(skewless jar-path)". '
+    "A JVM that started without the jar cannot take it later: restart Python."
 )
 
 

@@ -1,6 +1,6 @@
 """Where the jar is: inside the installed package, or in the sbt output of a source checkout.
 
-Apart from `session.py` because the command line needs it without Spark.
+Separate from `session.py` because the command line needs it without Spark.
 """
 
 from importlib import resources
@@ -8,20 +8,27 @@ from pathlib import Path
 
 from skewless.errors import SessionError
 
-SPARK_LINE = "4.2"
+
+def spark_lines() -> dict[str, str]:
+    """The Spark lines that this release serves, oldest first, with the version each jar is compiled for."""
+    text = resources.files("skewless.spark").joinpath("lines.txt").read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return dict(line.split(" ", 1) for line in lines)
 
 
-def jar_path() -> Path:
-    """The jar for the Spark line that this release serves."""
+SPARK_LINE = list(spark_lines())[-1]
+
+
+def jar_path(line: str = SPARK_LINE) -> Path:
+    """The jar for a Spark line that this release serves."""
     for folder in (_packaged(), _checkout()):
-        jars = sorted(folder.glob(f"skewless-spark-{SPARK_LINE}_2.13-*.jar")) if folder.is_dir() else []
+        jars = sorted(folder.glob(f"skewless-spark-{line}_2.13-*.jar")) if folder.is_dir() else []
         jars = [jar for jar in jars if not jar.stem.endswith(("-tests", "-sources", "-javadoc"))]
         if jars:
             return jars[-1].resolve()
     raise SessionError(
-        f"the Skewless jar for Spark {SPARK_LINE} is neither in the package nor in jvm/target. Install a "
-        "built wheel, or run "
-        "`make jar` in the checkout."
+        f"the Skewless jar for Spark {line} is neither in the package nor in jvm/target. Install a built "
+        "wheel, or run `make jar` in the checkout."
     )
 
 

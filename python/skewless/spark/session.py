@@ -38,8 +38,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     if os.environ.get("SPARK_REMOTE") or "spark.remote" in _options(builder):
         raise SessionError(
             "the builder makes a Spark Connect session; Skewless works on the driver's own JVM, which "
-            "Connect hides. Use a "
-            "classic session: no .remote(...), SPARK_REMOTE unset."
+            "Connect hides. Use a classic session: no .remote(...), SPARK_REMOTE unset."
         )
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()  # under spark-submit the JVM is there before Python is
@@ -48,8 +47,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     elif not _has(SparkContext._jvm, PLUGIN):
         raise SessionError(
             "this process started its JVM without the Skewless jar, and a JVM cannot take it later. Call "
-            "configure before the "
-            'first session of the process; under spark-submit give the jar with --jars "$(skewless jar-path)".'
+            "configure before the first session of the process; "
+            'under spark-submit give the jar with --jars "$(skewless jar-path)".'
         )
     if PROVIDER_KEY not in _options(builder) and not _submitted(PROVIDER_KEY):
         builder = builder.config(PROVIDER_KEY, PROVIDER)

@@ -74,7 +74,8 @@ def _orders(owners: Int16s, workers: int) -> Int16s:
 
 @inlined
 def place_of(key_hash: np.int32) -> int:
-    """Where a key hash lies on the ring; it is mixed first, as neighbouring hashes may be neighbouring keys."""
+    """Where a key hash lies on the ring; it is mixed first, as neighbouring hashes may be neighbouring
+    keys."""
     return int((np.uint64(np.uint32(key_hash)) * GOLDEN) >> np.uint64(48))
 
 

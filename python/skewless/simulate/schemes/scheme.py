@@ -1,7 +1,7 @@
 """The one interface of all schemes: keys in, workers out, a chunk of the stream at a time.
 
-Apart from the schemes so that each of them is one short file beside it, and the simulator needs to know only
-this one.
+Separate from the schemes so that each of them is one short file beside it, and the simulator needs to know
+only this one.
 """
 
 from __future__ import annotations

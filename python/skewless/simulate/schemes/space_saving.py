@@ -1,7 +1,7 @@
 """The most frequent keys of a stream in bounded space: SpaceSaving, with a decay between epochs for FISH.
 
-Apart from the schemes that ask it (D-Choices, W-Choices, FISH) because its guarantee can be tested by itself:
-without decay, a count is never below the truth, and never above it by more than tuples / capacity.
+Separate from the schemes that ask it (D-Choices, W-Choices, FISH) because its guarantee can be tested by
+itself: without decay, a count is never below the truth, and never above it by more than tuples / capacity.
 
 >>> summary = SpaceSaving(capacity=2)
 >>> summary.offer([7, 7, 8, 9])          # 9 takes the place of 8 and inherits its count

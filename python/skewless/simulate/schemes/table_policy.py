@@ -1,13 +1,15 @@
 """Runs a table policy (LLFD, Simple, MinTable, MinMig, Mixed, Readj ...) as a scheme, through the controller
 that Spark uses.
 
-Apart from the per-tuple schemes because it decides once an interval, a micro-batch, and never splits a key:
-the loads of a batch make a snapshot, the controller decides, and the next batch is routed by the new table.
+Separate from the per-tuple schemes because it decides once an interval, a micro-batch, and never splits a
+key: the loads of a batch make a snapshot, the controller decides, and the next batch is routed by the new
+table.
 
 >>> from skewless.simulate.streams.generators import zipf
 >>> from skewless.simulate.simulator import simulate
 >>> stream = zipf(400_000, keys=10_000, z=0.8)
->>> plain, level = simulate(stream, "hash", Cluster(8)), simulate(stream, "mixed:interval=50000", Cluster(8), batch=50_000)
+>>> plain = simulate(stream, "hash", Cluster(8))
+>>> level = simulate(stream, "mixed:interval=50000", Cluster(8), batch=50_000)
 >>> level.max_over_mean < plain.max_over_mean and level.costs.table_entries > 0
 True
 """

@@ -1,7 +1,7 @@
 """Keys that follow a law: the synthetic streams of the papers.
 
-Apart from streams.py because these are recipes, each with its source. All are drawn from a seed, and give the
-same keys each time they are read.
+Separate from streams.py because these are recipes, each with its source. All are drawn from a seed, and
+give the same keys each time they are read.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Spark's own 32-bit hash of a key, for arrays of integers and for strings.
 
-Apart from the schemes because it alone decides what "plain Spark" means: hash mod n of these numbers is the
-partition that `HashPartitioning` gives the key, so key grouping in the simulator is what the user's job does
-today.
+Separate from the schemes because it alone decides what "plain Spark" means: hash mod n of these numbers is
+the partition that `HashPartitioning` gives the key, so key grouping in the simulator is what the user's job
+does today.
 
->>> int(of_int32s(np.array([2]), of_int32s(np.array([123]), of_texts(["Spark"])))[0])    # Spark's documented example
+>>> first_two = of_int32s(np.array([123]), of_texts(["Spark"]))
+>>> int(of_int32s(np.array([2]), first_two)[0])    # Spark's documented example
 -1321691492
 """
 

@@ -1,6 +1,6 @@
 """Keys from a column of a parquet file, read row group by row group.
 
-Apart from the other streams because it alone needs pyarrow. Only the distinct keys are kept.
+Separate from the other streams because it alone needs pyarrow. Only the distinct keys are kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where the keys come from: one interface for arrays, files and generators, a chunk at a time.
 
-Apart from the generators and the file reader because the simulator needs to know only this: keys are numbered
-from 0 in order of appearance or of rank, and each number has a hash (Spark's) and a name. A stream can be
-read again and is then the same; what is kept grows with the number of keys, not of tuples.
+Separate from the generators and the file reader because the simulator needs to know only this: keys are
+numbered from 0 in order of appearance or of rank, and each number has a hash (Spark's) and a name. A stream
+can be read again and is then the same; what is kept grows with the number of keys, not of tuples.
 
 >>> stream = from_array(["a", "b", "a"])
 >>> [chunk.tolist() for chunk in stream.chunks()], stream.name_of(1)

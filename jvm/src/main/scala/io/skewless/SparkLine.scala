@@ -2,7 +2,7 @@ package io.skewless
 
 /** The Spark line this jar was compiled for. Every entry point (plugin, extension, gateway) checks it. */
 object SparkLine {
-  val Served = "4.2"
+  val Served: String = BuiltFor.Line // written by the build, from its list of Spark lines
 
   /** The version of this jar, from its manifest; "dev" when run from class files. */
   val JarVersion: String = Option(getClass.getPackage.getImplementationVersion).getOrElse("dev")

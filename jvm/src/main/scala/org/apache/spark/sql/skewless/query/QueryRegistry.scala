@@ -85,6 +85,9 @@ object QueryRegistry {
 
   def run(batch: RunningBatch): QueryRun = of(batch.execution.sparkSession.sparkContext).run(batch.execution)
 
+  /** How many applications of this process have a registry: none that has stopped should. */
+  def kept: Int = byContext.size
+
   /** The application ends. */
   def forget(context: SparkContext): Unit = synchronized { byContext.remove(context); () }
 

@@ -1,0 +1,58 @@
+"""The code of docs/policies.md runs, and what the page names is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skewless import policies
+from skewless.model.limits import Limits
+from skewless.model.snapshot import Snapshot
+from skewless.model.table import Table
+from skewless.simulate import NAMES
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "policies.md").read_text()
+
+
+@pytest.fixture
+def shown() -> Iterator[dict[str, Any]]:
+    """The names that the page's code makes, run from top to bottom as a reader would."""
+    made: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(code, made)
+    yield made
+    policies._POLICIES.pop("one_key")
+
+
+def test_the_ten_line_policy_levels_in_the_simulator(shown: dict[str, Any]) -> None:
+    assert shown["level"].max_over_mean < shown["plain"].max_over_mean
+    assert shown["level"].costs.table_entries > 0
+
+
+def test_the_ten_line_policy_is_known_by_its_name(shown: dict[str, Any]) -> None:
+    table = Table(2)
+    plan = policies.get("one_key")(Snapshot.of(table, [0, 2], [40.0, 40.0]), table, Limits())
+    assert (plan.imbalance_before, plan.imbalance_after) == (1.0, 0.0)
+
+
+def test_every_name_and_file_of_the_page_exists_and_none_is_missing() -> None:
+    rows = re.findall(r"^\|.*\| `(\w+\.py)` \|(.*)\|$", PAGE, re.MULTILINE)
+    folders = [ROOT / "python" / "skewless" / room for room in ("policies", "simulate/schemes")]
+    for file, _ in rows:
+        assert any((folder / file).exists() for folder in folders), file
+    named = {name for _, names in rows for name in re.findall(r"`([\w-]+)`", names)}
+    assert named == set(NAMES) | set(policies.names())
+
+
+def test_a_name_is_given_once_and_to_a_function() -> None:
+    with pytest.raises(policies.PolicyError, match="already"):
+        policies.register("mixed", lambda *_: None)  # type: ignore[arg-type, return-value]
+    with pytest.raises(policies.PolicyError, match="Give a function"):
+        policies.register("mine", "mixed")  # type: ignore[arg-type]
+    with pytest.raises(policies.PolicyError, match="cannot be called"):
+        policies.register("my policy", policies.get("mixed"))

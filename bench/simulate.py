@@ -37,7 +37,7 @@ def main(*, tuples: int, workers: int, sources: int, keys: int, z: float, runs: 
     stream, cluster = in_memory(zipf(tuples, keys, z)), Cluster(workers, sources)
     told = (
         f"{tuples:,} tuples, {keys:,} keys, z={z}, {sources} sources, {workers} workers: "
-        "million tuples a second, one core"
+        "million tuples per second, one core"
     )
     click.echo(f"{told}\n{'scheme':24}{'routing':>10}{'measured':>10}", err=as_json)
     rows = []

@@ -1,5 +1,5 @@
 """What is told of a levelled query on real executors: metrics through a real sink, key values where asked
-for, a line a swap."""
+for, one line per swap."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pages.fish_rivals import d_choices, elsewhere
 from pages.page import Page, real, run_all
-from skewless.simulate import Change, Cluster, Result, drifting_zipf, in_memory
+from skewless.simulate import Cluster, Result, WorkerChange, drifting_zipf, in_memory
 from skewless.simulate.schemes.space_saving import SpaceSaving
 from skewless.simulate.streams.stream import Numbered
 
@@ -293,8 +293,12 @@ def inference(page: Page) -> None:
 def ring(page: Page) -> None:
     rows, doubled = [], []
     for label, n, options in (
-        ("a worker joins", 33, {"absent": frozenset({32}), "changes": [Change(TUPLES // 2, 32, 0.001)]}),
-        ("a worker leaves", 32, {"changes": [Change(TUPLES // 2, 31, None)]}),
+        (
+            "a worker joins",
+            33,
+            {"absent": frozenset({32}), "changes": [WorkerChange(TUPLES // 2, 32, 0.001)]},
+        ),
+        ("a worker leaves", 32, {"changes": [WorkerChange(TUPLES // 2, 31, None)]}),
     ):
         changing, still = cluster(n, **options), cluster(32)
         jobs = {

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from skewless import Table
 from skewless.checkpoint.folder import ArrowFolder
-from skewless.checkpoint.inspect import PROVIDER, SwapRecord, inspect, inspect_folder
+from skewless.checkpoint.inspect import PROVIDER, StoredSwap, inspect, inspect_folder
 from skewless.checkpoint.text import checkpoint_text
 from skewless.cli import cli
 from skewless.errors import CheckpointError
@@ -112,7 +112,7 @@ def test_a_whole_chain_is_told_with_its_epochs_and_swaps(home: Path) -> None:
     ]
     assert [epoch.swap for epoch in found.epochs] == [
         None,
-        SwapRecord(4, 2, 1, 2, 120_000, 5 << 20, (1, 2), (0, 3, 7), 84, 1310),
+        StoredSwap(4, 2, 1, 2, 120_000, 5 << 20, (1, 2), (0, 3, 7), 84, 1310),
     ]
     assert (found.epoch_in_force, found.waiting, found.unnamed, found.scratch) == (2, (), (), ())
 
@@ -296,7 +296,7 @@ def test_scratch_is_listed_with_its_bytes_and_does_no_harm(home: Path) -> None:
     found = inspect(home)
     assert found.whole
     assert [(scratch.name, scratch.size_bytes) for scratch in found.scratch] == [(f"7-{RUN}", 1536)]
-    assert f"scratch: 7-{RUN}, 1.5 KiB" in checkpoint_text(found)
+    assert f"scratch: 7-{RUN}, 1.5 kB" in checkpoint_text(found)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_people_read_a_table_of_epochs(home: Path) -> None:
     assert lines[2] == "batches     newest offset 6, newest commit 6"
     rows = {line.split()[0]: line.split() for line in lines if line.strip()}
     assert rows["1"] == ["1", "0", "1", "0", "8", "-", "-", "-", "-", "-"]
-    assert rows["2"] == ["2", "4", "2", "0", "8", "120,000", "5", "MiB", "2", "->", "3", "84", "1,310"]
+    assert rows["2"] == ["2", "4", "2", "0", "8", "120,000", "5.2", "MB", "2", "->", "3", "84", "1,310"]
     assert lines[-2:] == ["next batch: 7, under epoch 2", "chain: whole"]
 
 

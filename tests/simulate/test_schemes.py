@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import simulate_oracles as oracles
 from skewless.errors import SettingError
 from skewless.simulate.catalogue import NAMES, make
-from skewless.simulate.cluster import Change, Cluster
+from skewless.simulate.cluster import Cluster, WorkerChange
 from skewless.simulate.schemes.d_choices import choices_for
 from skewless.simulate.schemes.ring import Ring
 from skewless.simulate.schemes.space_saving import SpaceSaving
@@ -276,8 +276,8 @@ def test_a_wrong_specification_is_a_setting_error(spec: str) -> None:
         {"workers": 2, "speeds": [1.0]},
         {"workers": 2, "speeds": [1.0, 0.0]},
         {"workers": 2, "utilisation": 0.0},
-        {"workers": 2, "changes": [Change(0, 2, None)]},
-        {"workers": 2, "changes": [Change(0, 1, -1.0)]},
+        {"workers": 2, "changes": [WorkerChange(0, 2, None)]},
+        {"workers": 2, "changes": [WorkerChange(0, 1, -1.0)]},
         {"workers": 2, "absent": frozenset({0, 1})},
     ],
 )

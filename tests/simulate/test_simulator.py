@@ -9,7 +9,7 @@ import pytest
 
 from skewless import policies
 from skewless.errors import SettingError
-from skewless.simulate import Change, Cluster, Result, from_array, make, simulate, zipf
+from skewless.simulate import Cluster, Result, WorkerChange, from_array, make, simulate, zipf
 from skewless.simulate.catalogue import NAMES
 from skewless.simulate.schemes.scheme import Scheme
 from skewless.simulate.schemes.table_policy import POLICIES, TableScheme
@@ -116,19 +116,19 @@ def test_skewed_sources_can_be_given_tuple_by_tuple() -> None:
 
 def test_a_worker_that_leaves_gets_nothing_afterwards_and_one_that_slows_down_delays_the_end() -> None:
     stream = zipf(100_000, 5000, 0.3)
-    leaves = Cluster(4, changes=[Change(50_000, 3, None)])
+    leaves = Cluster(4, changes=[WorkerChange(50_000, 3, None)])
     seen = _Spy(leaves)
     simulate(stream, seen, leaves)
     routed = np.concatenate(seen.routed)
     assert 3 in routed[:50_000]
     assert 3 not in routed[50_000:]
-    slow = Cluster(4, changes=[Change(50_000, 3, 0.01)])
+    slow = Cluster(4, changes=[WorkerChange(50_000, 3, 0.01)])
     assert (
         simulate(stream, "hash", slow).execution_seconds
         > 2 * simulate(stream, "hash", Cluster(4)).execution_seconds
     )
     with pytest.raises(SettingError, match="no worker is left"):
-        simulate(stream, "hash", Cluster(1, changes=[Change(5, 0, None)]))
+        simulate(stream, "hash", Cluster(1, changes=[WorkerChange(5, 0, None)]))
 
 
 class _Spy(Scheme):
@@ -156,7 +156,7 @@ def test_fish_uses_fast_workers_more_and_ends_sooner_than_by_loads() -> None:
 def test_fish_keeps_more_state_in_place_with_the_ring_when_a_worker_joins() -> None:
     """FISH paper, section 6.5."""
     stream = zipf(300_000, 20_000, 0.8)
-    cluster = Cluster(17, 2, absent=frozenset({16}), changes=[Change(150_000, 16, 0.001)])
+    cluster = Cluster(17, 2, absent=frozenset({16}), changes=[WorkerChange(150_000, 16, 0.001)])
     ring, modulo = (simulate(stream, f"fish:ring={switch}", cluster).memory for switch in ("on", "off"))
     assert ring < 0.85 * modulo
 
@@ -187,7 +187,7 @@ def test_each_policy_s_name_runs_that_policy() -> None:
 
 def test_table_policies_refuse_workers_that_join_or_leave() -> None:
     with pytest.raises(SettingError, match="fixed number"):
-        simulate(zipf(1000, 10, 1.0), "mixed", Cluster(4, changes=[Change(5, 1, None)]))
+        simulate(zipf(1000, 10, 1.0), "mixed", Cluster(4, changes=[WorkerChange(5, 1, None)]))
 
 
 def test_what_is_kept_does_not_grow_with_the_stream() -> None:

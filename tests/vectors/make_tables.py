@@ -108,7 +108,7 @@ def route(table: Table, key_hash: int, rng: random.Random) -> dict[str, int | No
 
 
 def text() -> str:
-    """The file's text: one table a line, so that a change shows as such."""
+    """The file's text: one table per line, so that a change shows as such."""
     vectors = make()
     lines = [json.dumps(table, separators=(",", ":")) for table in vectors["tables"]]
     diffs = [json.dumps(change, separators=(",", ":")) for change in vectors["diffs"]]

@@ -26,7 +26,8 @@ from typing import Any
 
 from skewless.checkpoint.folder import Folder, open_folder, size_of
 from skewless.errors import CheckpointError, TableError
-from skewless.model.table import MAX_BODY_BYTES, Table
+from skewless.model.codec import MAX_BODY_BYTES
+from skewless.model.table import Table
 
 PROVIDER = "org.apache.spark.sql.skewless.SkewlessStateStoreProvider"
 FORMAT = 1
@@ -55,7 +56,7 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class SwapRecord:
+class StoredSwap:
     """What a swap moved: state rows and their bytes, from and to which partitions."""
 
     batch: int
@@ -77,7 +78,7 @@ class Epoch:
     pin: Pin
     moves: int | None
     splits: int | None
-    swap: SwapRecord | None
+    swap: StoredSwap | None
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ def _pin(folder: Folder, batch: int) -> Pin:
     return Pin(batch, values["epoch"], values["digest"], values["partitions"], values["queryId"])
 
 
-def _epoch(folder: Folder, pin: Pin, swap: SwapRecord | None, problems: list[str]) -> Epoch:
+def _epoch(folder: Folder, pin: Pin, swap: StoredSwap | None, problems: list[str]) -> Epoch:
     path = f"{_TABLES}/{pin.epoch}"
     data = _read(folder, path, _MOST_TABLE_BYTES)
     if data is None:
@@ -292,7 +293,7 @@ def _partition_problems(pins: Sequence[Pin], state_partitions: int | None) -> It
 # -- what nothing depends on ---------------------------------------------------------------------------------
 
 
-def _swaps(folder: Folder, pins: Sequence[Pin]) -> tuple[dict[int, SwapRecord], list[str]]:
+def _swaps(folder: Folder, pins: Sequence[Pin]) -> tuple[dict[int, StoredSwap], list[str]]:
     """The records by batch, and what is odd about them."""
     epochs = {pin.batch: pin.epoch for pin in pins}
     swaps, notes = {}, []
@@ -314,14 +315,14 @@ def _swaps(folder: Folder, pins: Sequence[Pin]) -> tuple[dict[int, SwapRecord], 
     return swaps, notes
 
 
-def _swap(folder: Folder, batch: int) -> SwapRecord:
+def _swap(folder: Folder, batch: int) -> StoredSwap:
     path = f"{_SWAPS}/{batch}"
     values = _record(folder, path, _SWAP_FIELDS)
     if values["batch"] != batch:
         raise CheckpointError(f"{path} says that it is of batch {values['batch']}.")
     if any(type(partition) is not int for partition in (*values["sources"], *values["targets"])):
         raise CheckpointError(f"{path} has sources or targets that are not numbers.")
-    return SwapRecord(
+    return StoredSwap(
         batch=batch,
         epoch=values["epoch"],
         from_epoch=values["fromEpoch"],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from skewless.checkpoint.inspect import Checkpoint, Epoch
+from skewless.wording import amount
 
 COLUMNS = (
     "epoch", "from batch", "moves", "splits", "partitions", "rows", "bytes", "sources -> targets",
@@ -19,22 +20,6 @@ COLUMNS = (
 def checkpoint_text(found: Checkpoint) -> str:
     """Facts first; the last part says whether the chain is whole."""
     return "\n".join(_lines(found))
-
-
-def human_bytes(count: int) -> str:
-    """Bytes to three digits.
-
-    >>> [human_bytes(count) for count in (0, 999, 1536, 1_000_000, 5 << 30)]
-    ['0 B', '999 B', '1.5 KiB', '977 KiB', '5 GiB']
-    """
-    if count < 1000:
-        return f"{count} B"
-    amount, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if round(amount) < 1000:
-            break
-        amount, unit = amount / 1024, larger
-    return f"{amount:.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"
 
 
 def _lines(found: Checkpoint) -> Iterator[str]:
@@ -65,7 +50,7 @@ def _published_lines(found: Checkpoint) -> Iterator[str]:
         epochs = ", ".join(map(str, found.unnamed))
         yield f"unnamed tables: {epochs} (no readable pin names them: a publish or purge that did not finish)"
     for scratch in found.scratch:
-        size = human_bytes(scratch.size_bytes)
+        size = amount(scratch.size_bytes)
         yield (
             f"scratch: {scratch.name}, {size} "
             "(a swap in flight, or a driver that died; the next run deletes it)"
@@ -104,7 +89,7 @@ def _row(epoch: Epoch) -> list[str]:
         ways = f"{len(swap.sources)} -> {len(swap.targets)}"
         moved = [
             f"{swap.rows:,}",
-            human_bytes(swap.state_bytes),
+            amount(swap.state_bytes),
             ways,
             f"{swap.export_ms:,}",
             f"{swap.batch_ms:,}",

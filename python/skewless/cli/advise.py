@@ -17,7 +17,7 @@ from skewless.errors import SettingError
 @click.option("--key", "column", required=True, help="The column that holds the key.")
 @click.option("--workers", required=True, type=int, help="Shuffle partitions, or task slots if fewer.")
 @click.option("--operator", type=click.Choice(["atomic", "mergeable"]), default="atomic", show_default=True,
-              help="Whether the operator keeps one state a key, or can merge partial ones.")  # fmt: skip
+              help="Whether the operator keeps one state per key, or can merge partial ones.")  # fmt: skip
 @click.option("--sources", default=8, show_default=True, help="Map tasks.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @plain_errors

@@ -14,8 +14,6 @@ True
 
 from __future__ import annotations
 
-import hashlib
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,16 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skewless.errors import TableError
+from skewless.model import codec
 
 Int32s = NDArray[np.int32]
 
-MAGIC = b"SKWL"
-FORMAT_VERSION = 1
 MAX_PARTITIONS = 1 << 24
-MAX_BODY_BYTES = 256 << 20
-
-_HEADER = struct.Struct("<4sIQ32s")  # magic, format version, body bytes, SHA-256 of the body
-_COUNTS = struct.Struct("<qiiii")  # epoch, partitions, moves, splits, split targets
 
 
 @dataclass(frozen=True)
@@ -235,60 +228,26 @@ class Table:
     def encode(self) -> bytes:
         """The table as bytes: the same for equal tables, in either language."""
         if self._bytes is None:
-            counts = _COUNTS.pack(
-                self.epoch,
-                self.partitions,
-                len(self.move_hashes),
-                len(self.split_hashes),
-                len(self.split_targets),
+            offsets = self.split_offsets
+            moves, splits = (
+                (self.move_hashes, self.move_targets),
+                (self.split_hashes, offsets, self.split_targets),
             )
-            arrays = (
-                self.move_hashes,
-                self.move_targets,
-                self.split_hashes,
-                np.diff(self.split_offsets),
-                self.split_targets,
-            )
-            body = counts + b"".join(array.astype("<i4").tobytes() for array in arrays)
-            self._bytes = _HEADER.pack(MAGIC, FORMAT_VERSION, len(body), hashlib.sha256(body).digest()) + body
+            self._bytes = codec.pack(self.epoch, self.partitions, *moves, *splits)
         return self._bytes
 
     @classmethod
     def decode(cls, data: bytes) -> Table:
         """Reads `encode`'s bytes back; anything else is a TableError, found before memory is taken for it."""
-        body = _body(data)
-        if len(body) < _COUNTS.size:
-            raise TableError(
-                f"a table's body has at least {_COUNTS.size} bytes, this one {len(body)}. The bytes are "
-                "damaged."
-            )
-        epoch, partitions, moves, splits, targets = _COUNTS.unpack_from(body)
-        if min(moves, splits, targets) < 0 or _COUNTS.size + 4 * (2 * moves + 2 * splits + targets) != len(
-            body
-        ):
-            raise TableError(
-                f"a table of {moves} moves, {splits} splits and {targets} split targets does not take "
-                f"{len(body)} bytes. The bytes are damaged, or were not written by Skewless."
-            )
-        rest = np.frombuffer(body, dtype="<i4", offset=_COUNTS.size).astype(np.int64)
-        parts = np.split(rest, np.cumsum([moves, moves, splits, splits]))
         table = cls.__new__(cls)
-        table._fill(
-            epoch,
-            partitions,
-            parts[0],
-            parts[1],
-            parts[2],
-            np.concatenate([[0], np.cumsum(parts[3])]),
-            parts[4],
-        )
+        table._fill(*codec.unpack(data))
         return table
 
     @classmethod
     def read(cls, path: str | Path) -> Table:
         """A table from a file that holds `encode`'s bytes; an error names the file."""
         path = Path(path)
-        if path.stat().st_size > MAX_BODY_BYTES + _HEADER.size:
+        if path.stat().st_size > codec.MAX_BYTES:
             raise TableError(
                 f"{path}: {path.stat().st_size} bytes is more than any table takes. Is this a table file?"
             )
@@ -300,13 +259,13 @@ class Table:
     @property
     def digest(self) -> str:
         """SHA-256 of the encoded body, in hex: what a pin names a table by."""
-        return self.encode()[16:48].hex()
+        return codec.digest(self.encode()).hex()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Table) and self.encode() == other.encode()
 
     def __hash__(self) -> int:
-        return hash(self.encode()[16:48])
+        return hash(codec.digest(self.encode()))
 
     def __repr__(self) -> str:
         counts = f"moves={len(self.move_hashes)}, splits={len(self.split_hashes)}"
@@ -392,33 +351,6 @@ def _frozen(values: NDArray[np.int64]) -> Int32s:
     array = values.astype(np.int32)
     array.setflags(write=False)
     return array
-
-
-def _body(data: bytes) -> bytes:
-    if len(data) < _HEADER.size:
-        raise TableError(
-            f"a table has at least {_HEADER.size} bytes, this one {len(data)}. The bytes are cut short."
-        )
-    magic, version, length, digest = _HEADER.unpack_from(data)
-    if magic != MAGIC:
-        raise TableError(
-            f"these bytes start with {magic!r}, a table with {MAGIC!r}. They were not written by Skewless."
-        )
-    if version != FORMAT_VERSION:
-        raise TableError(
-            f"the table is of format {version}, this release reads {FORMAT_VERSION}. Use the Skewless that "
-            "wrote it."
-        )
-    if length > MAX_BODY_BYTES or length != len(data) - _HEADER.size:
-        raise TableError(
-            f"the table declares {length} bytes but {len(data) - _HEADER.size} follow. The bytes are damaged."
-        )
-    body = data[_HEADER.size :]
-    if hashlib.sha256(body).digest() != digest:
-        raise TableError(
-            "the table's digest does not match its bytes. They were changed after they were written."
-        )
-    return body
 
 
 def _check(

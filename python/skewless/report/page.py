@@ -13,8 +13,9 @@ from pathlib import Path
 
 from skewless.errors import SettingError
 from skewless.report import svg
-from skewless.report.records import BatchRecord, QueryRecord, SwapRecord, amount, counted, usual_ms
+from skewless.report.records import BatchRecord, QueryRecord, SwapRecord, usual_ms
 from skewless.report.status import Status, errors_html, grid_html, hot_lines, shown
+from skewless.wording import amount, counted
 
 DRAWN_KEYS = 8
 NUMBER = "{:,.10g}".format
@@ -93,24 +94,23 @@ def summary(query: QueryRecord) -> str:
     if not query.batches:
         return "No batch with a routed exchange has been seen."
     first_batch, last_batch = query.batches[0].batch, query.batches[-1].batch
-    told = [
+    parts = [
         f"{len(query.batches)} {'batch' if len(query.batches) == 1 else 'batches'} remembered, {first_batch} "
         f"to {last_batch}"
     ]
     first, last = _before_swaps(query), _since_last_swap(query)
     if not query.swaps:
-        return (
-            f"{told[0]}; no swap; imbalance {_mean_imbalance(query.batches)} (heaviest partition / mean - 1)."
-        )
+        imbalance = _mean_imbalance(query.batches)
+        return f"{parts[0]}; no swap; imbalance {imbalance} (heaviest partition / mean - 1)."
     keys = sum(swap.moved for swap in query.swaps)
-    told.append(
+    parts.append(
         f"{counted(len(query.swaps), 'swap')} moved {counted(keys, 'key')} and {amount(query.bytes_moved)} "
         "of state"
     )
     pauses = [swap.pause_ms for swap in query.swaps if swap.pause_ms is not None]
-    told += [f"the longest pause was {max(pauses):.0f} ms"] if pauses else []
+    parts += [f"the longest pause was {max(pauses):.0f} ms"] if pauses else []
     if first and last:
-        told.append(
+        parts.append(
             f"imbalance {_mean_imbalance(first)} before the first swap, {_mean_imbalance(last)} since the "
             "last"
         )
@@ -118,12 +118,12 @@ def summary(query: QueryRecord) -> str:
             usual_ms(first[1:] or first),
             usual_ms(last),
         )  # the first may have started Python workers
-        told += (
+        parts += (
             [f"a batch took {before:.0f} ms before and {after:.0f} ms since (medians)"]
             if before and after
             else []
         )
-    return "; ".join(told) + "."
+    return "; ".join(parts) + "."
 
 
 def _before_swaps(query: QueryRecord) -> list[BatchRecord]:

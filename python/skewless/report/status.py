@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from skewless.report.records import QueryRecord, amount, counted
+from skewless.report.records import QueryRecord
+from skewless.wording import amount, counted
 
 SHOWN_KEYS = 5
 SHOWN_SWAPS = 5
@@ -109,11 +110,11 @@ def _imbalances(query: QueryRecord) -> list[str]:
     if not query.swaps:
         return []
     swap = query.swaps[-1]
-    told = (
+    figures = (
         f"{shown(swap.before)} before, {shown(swap.predicted)} predicted, "
         f"{shown(query.realised(swap))} realised"
     )
-    return [f"last swap: {told}"]
+    return [f"last swap: {figures}"]
 
 
 def _swaps(query: QueryRecord) -> list[str]:

@@ -137,7 +137,7 @@ def bars(
 
 
 def heat(frame: Frame, columns: Sequence[tuple[int, Floats]]) -> str:
-    """Loads, one column a batch (or a few of them), one row a partition (or the heaviest of a few): colour is
+    """Loads, one column per batch (or a few), one row per partition (or the heaviest of a few): colour is
     load / mean."""
     partitions = max(len(loads) for _, loads in columns)
     per_row = math.ceil(partitions / MOST_ROWS)

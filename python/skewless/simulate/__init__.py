@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 
 from skewless.simulate.catalogue import NAMES, make
-from skewless.simulate.cluster import Change, Cluster
+from skewless.simulate.cluster import Cluster, WorkerChange
 from skewless.simulate.simulator import Result, compare, simulate
 from skewless.simulate.streams.generators import (
     bursts,
@@ -25,11 +25,11 @@ from skewless.simulate.streams.stream import Stream, from_array, in_memory
 
 __all__ = [
     "NAMES",
-    "Change",
     "Cluster",
     "ParquetStream",
     "Result",
     "Stream",
+    "WorkerChange",
     "bursts",
     "compare",
     "drifting_zipf",

@@ -37,7 +37,7 @@ REFERENCES = ("potc", "on-greedy", "off-greedy")
 
 
 @dataclass(frozen=True)
-class HotKey:
+class FrequentKey:
     """A key that alone is a good part of one worker's work: `fair_shares` 1.0 is all that one worker should
     have."""
 
@@ -58,7 +58,7 @@ class Advice:
     tuples: int
     keys: int
     batch: int
-    hot: tuple[HotKey, ...]
+    hot: tuple[FrequentKey, ...]
     floor: float  # the best stretch of batches that is possible without splitting a key
     results: tuple[Result, ...]
     best: str
@@ -87,7 +87,7 @@ def advise(
     sources: int = 8,
     progress: Progress | None = None,
 ) -> Advice:
-    """Advice for an operator that keeps one state a key (`atomic`), or that can merge partial ones
+    """Advice for an operator that keeps one state per key (`atomic`), or that can merge partial ones
     (`mergeable`)."""
     if operator not in OPERATORS:
         raise SettingError(f"operator {operator!r} is unknown. Choose {' or '.join(OPERATORS)}.")
@@ -143,12 +143,12 @@ def _best(results: list[Result]) -> Result:
     return min(close, key=lambda result: (round(result.memory_ratio, 2), result.batch_stretch))
 
 
-def _hot(stream: Stream, counts: Int64s, workers: int) -> Iterator[HotKey]:
+def _hot(stream: Stream, counts: Int64s, workers: int) -> Iterator[FrequentKey]:
     total = max(1, int(counts.sum()))
     for key in np.argsort(-counts, kind="stable")[:10].tolist():
         share = float(counts[key]) / total
         if share * workers > 0.5 and workers > 1:
-            yield HotKey(stream.name_of(key), int(counts[key]), share, share * workers)
+            yield FrequentKey(stream.name_of(key), int(counts[key]), share, share * workers)
 
 
 def _floor(stream: Stream, batch: int, workers: int) -> float:
@@ -174,7 +174,7 @@ def _words(plain: Result, best: Result, worth_it: bool) -> Iterator[str]:
         )
 
 
-def _limit(operator: str, floor: float, hot: tuple[HotKey, ...]) -> Iterator[str]:
+def _limit(operator: str, floor: float, hot: tuple[FrequentKey, ...]) -> Iterator[str]:
     if operator == "atomic" and floor > 1.05 and hot:
         yield (
             f"The key {hot[0].name!r} alone is {hot[0].fair_shares:.1f} workers' work: without splitting "

@@ -20,7 +20,7 @@ SERVICE_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
-class Change:
+class WorkerChange:
     """From tuple number `at` on, a worker takes `service_seconds` for a tuple; None: it has left."""
 
     at: int
@@ -43,7 +43,7 @@ class Cluster:
     sources: int = 1
     speeds: Sequence[float] | None = None
     utilisation: float = 0.9
-    changes: Sequence[Change] = ()
+    changes: Sequence[WorkerChange] = ()
     absent: frozenset[int] = field(default_factory=frozenset)
     seed: int = 0
 
@@ -92,7 +92,7 @@ def _check_speeds(speeds: Sequence[float], workers: int) -> None:
         raise SettingError(f"speed {bad[0]} is not a positive number. A speed of 2 means twice as fast.")
 
 
-def _check_change(change: Change, workers: int) -> None:
+def _check_change(change: WorkerChange, workers: int) -> None:
     if not 0 <= change.worker < workers or change.at < 0:
         raise SettingError(
             f"{change} names no worker: there are {workers}, numbered from 0, and tuples are numbered from 0."

@@ -57,7 +57,7 @@ class Result:
     max_over_mean: float  # loads at the end
     batch_stretch: float  # time of all micro-batches against perfect balance
     execution_seconds: float
-    throughput: float  # tuples a simulated second
+    throughput: float  # tuples per simulated second
     memory: int  # (key, worker) pairs
     latency_p50: float
     latency_p95: float

@@ -19,6 +19,7 @@ from skewless.control.loop import Loop
 from skewless.control.pace import Pace
 from skewless.control.settings import Settings
 from skewless.errors import SettingError, TableError
+from skewless.model.snapshot import imbalance_of
 from skewless.model.table import Table
 from skewless.policies import Limits, Policy
 from skewless.report.status import Status
@@ -47,8 +48,7 @@ class BatchLoads:
     @property
     def imbalance(self) -> float:
         """The heaviest partition's rows over the mean, less one; 0 is level."""
-        mean = float(self.rows.mean()) if len(self.rows) else 0.0
-        return float(self.rows.max()) / mean - 1 if mean else 0.0
+        return imbalance_of(self.rows.astype(np.float64)) if len(self.rows) else 0.0
 
 
 class Balancer:
@@ -119,15 +119,15 @@ def balance(
     spark: SparkSession,
     policy: str | Policy | None = "mixed",
     *,
-    max_imbalance: float = 0.08,
-    max_entries: int = 3000,
-    window: int = 8,
-    decay: float = 0.5,
+    max_imbalance: float = Limits.max_imbalance,
+    max_entries: int = Limits.max_entries,
+    window: int = Settings.window,
+    decay: float = Settings.decay,
     pace: Pace | None = None,
     cost: CostFunction | None = None,
-    poll_seconds: float = 0.2,
-    plan_wait_ms: int = 0,
-    look_ahead: bool = False,
+    poll_seconds: float = Settings.poll_seconds,
+    plan_wait_ms: int = Settings.plan_wait_ms,
+    look_ahead: bool = Settings.look_ahead,
 ) -> Balancer:
     """Keeps every routed streaming query of the session level from now on, on a thread of its own; stop it
     with `stop()`.

@@ -42,7 +42,7 @@ class PublishSuite extends AnyFunSuite with TestSpark {
   private def routes(table: Table): Map[Long, Int] = hashes.view.mapValues(table.route).toMap
 
   /**
-   * A stream over files, one file a batch, whose sink notes in which partition each key of each batch was.
+   * A stream over files, one file per batch, whose sink notes in which partition each key of each batch was.
    */
   private final class Stream(val dir: Path) {
     val placed = new ConcurrentHashMap[Long, Map[Long, Int]]()

@@ -1,0 +1,21 @@
+"""Counts and bytes for people: one way to print them, for every room."""
+
+
+def counted(count: int, what: str) -> str:
+    """
+    >>> counted(1, "key"), counted(2000, "key")
+    ('1 key', '2,000 keys')
+    """
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def amount(size: float) -> str:
+    """Bytes for people.
+
+    >>> amount(812), amount(5200), amount(3.4e9)
+    ('812 B', '5.2 kB', '3.4 GB')
+    """
+    power = 0
+    while size >= 1000 and power < 4:
+        size, power = size / 1000, power + 1
+    return f"{size:.1f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}" if power else f"{size:.0f} B"

@@ -4,7 +4,8 @@ the same change by Spark's own offline repartition of the stopped query.
 State is one row per key, a string of `--bytes` under a long (`groupBy("k").agg(max("payload"))`), kept in
 RocksDB with changelog checkpoints; Spark's own snapshots, which make every tenth batch longer, are put off.
 Input is parquet, one file per batch. The first swap of a JVM also loads classes and compiles code, so
-a small one comes before those measured. Ratios compare batches of one run; the machine's times mean little elsewhere.
+a small one comes before those measured. Ratios compare batches of one run; the
+machine's times mean little elsewhere.
 
     python bench/state.py --keys 1000000
 """

@@ -41,7 +41,8 @@ class TableScheme(Scheme):
     `interval` is the tuples of a batch; `window` over how many batches a key's state goes back, 5 (Mixed
     paper, Table II); `max_imbalance` theta_max, 0.08, and `max_entries` A_max, 3,000 (both Table II);
     `tracked` how many keys a snapshot names, the rest being one remainder per worker;
-    `patience` and `cooldown` (seconds) hold the controller back: by default it plans after every interval, as the paper does. It weighs
+    `patience` and `cooldown` (seconds) hold the controller back: by default it plans after every
+    interval, as the paper does. It weighs
     a swap's gain against its cost as if a level batch lasted `batch_seconds`.
     """
 

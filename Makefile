@@ -31,23 +31,24 @@ suites: tools         ## Scala suites, on local[n]
 	@rm -rf jvm/target/test-reports
 	build/sbt jvm/test
 
-faults: tools         ## every stateful operator under every fault, and the table of it in docs/ (an hour or more)
+faults: $(VENV)/ready $(JAR)  ## every stateful operator under every fault, and the table of it in docs/ (an hour or more)
 	@echo "== the full matrix of operators and faults"
 	@rm -rf jvm/target/test-reports
 	build/sbt -Dskewless.matrix=full "jvm/testOnly *.State*Suite *.LookAheadSuite"
 	$(PYTHON) build/faults.py
+	$(BIN)/pytest integration -v -m rare
 
 integration: $(VENV)/ready $(JAR)  ## tests on a local cluster with real executors
 	@echo "== integration tests (local-cluster; each file starts its own session, about half a minute)"
 	@mkdir -p out
-	$(BIN)/pytest integration -v --junitxml=out/junit-integration.xml
+	$(BIN)/pytest integration -v -m "not rare" --junitxml=out/junit-integration.xml
 
 check: $(VENV)/ready  ## linters and types, as CI runs them
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	build/sbt scalafmtCheckAll jvm/Test/compile
+	build/sbt scalafmtCheckAll jvm/Test/compile benchJvm/compile
 
 format: $(VENV)/ready ## rewrites the sources in the house's format
 	$(BIN)/ruff format .

@@ -1,24 +1,27 @@
-"""Real keyed streams through a stateful query, plain and balanced side by side: how near each comes to the
-perfect balance.
+"""Real keyed streams through a stateful query, several ways side by side on the same rows.
 
 Each parquet file of `--data` is replayed as micro-batches through `flatMapGroupsWithState` on a local cluster
-with a slot for each of 8 partitions. Each row waits, which stands for work: so the machine's cores do not
-decide. Plain Spark and Skewless take turns, batch by batch, on the same rows; the first batches, in which the
-loop has seen nothing yet, are left out.
+with 8 task slots. Each row waits, which stands for work: so the machine's cores do not decide. The arms take
+turns, batch by batch; the first batches, in which the loop has seen nothing yet, are left out. An arm is a
+way and the number of partitions as a multiple of the slots:
 
-    bound     what the hottest key alone allows: it cannot be in two places
-    past      what a table can reach that is made anew for each batch, from exact counts of all batches before
-              it, with all keys free to move: what the past does not tell, no table can know. The best of four
-              ways to weigh the past
-    plain     rows done in the time of the heaviest partition, over what level partitions would have done;
-              plain Spark
-    skewless  the same with `skewless.balance(spark)`
-    time      of a batch, plain / Skewless, median and quartiles of the rounds
+    plain:1 plain:4     plain Spark, with as many partitions as slots, or 4 times as many
+    past:1 past:4       `skewless.balance(spark)`
+    ahead:1             `skewless.balance(spark, look_ahead=True)`
 
-`uniform` is there for what the loop costs where nothing is to gain: its time is Skewless / plain, with plain
-again / plain beside it.
+and of each is told:
 
-    python bench/streams.py --data DIR
+    rows      rows done in the time in which the slots do the partitions in order, over what level slots would
+              have done
+    time      the same in time: what a level batch's waits take, over what the batch took, with quartiles
+    best      batch time of the best plain arm / this arm's: the ratio of each round, median and quartiles
+    clock     how far predicted batch times were off, median (Skewless only)
+
+Above them: `bound`, what the hottest key alone allows, for it cannot be in two places; and `past`, what a
+table can reach that is made anew for each batch from exact counts of all batches before it, with all keys
+free to move.
+
+    python bench/streams.py --data DIR --arms plain:1 plain:4 past:1 past:4
 """
 
 from __future__ import annotations
@@ -44,11 +47,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 import skewless
+from skewless.control.slots import Slots
 from skewless.spark.session import PROVIDER, PROVIDER_KEY
 
-PARTITIONS = 8
+SLOTS = 8
 SETTLED = 3
 ENTRIES = 3000
+WAYS = ("plain", "past", "ahead")
 STOCK = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 BENCH_JAR = Path(__file__).parent / "jvm" / "target" / "scala-2.13"
 
@@ -56,15 +61,7 @@ BENCH_JAR = Path(__file__).parent / "jvm" / "target" / "scala-2.13"
 def main() -> None:
     args = _arguments()
     spark = _session()
-    print(
-        f"{args.batches} batches, {PARTITIONS} partitions, level batches wait {args.seconds:g} s; shares by "
-        "rows"
-    )
-    print(
-        f"{'stream':20s} {'rows':>7s}  bound   past  plain  skewless  swaps    moved  time            same "
-        "rows",
-        flush=True,
-    )
+    print(f"{args.batches} batches, {SLOTS} slots, level batches wait {args.seconds:g} s")
     for name, keys in _streams(args):
         with tempfile.TemporaryDirectory(prefix="skewless-streams-") as folder:
             _compare(spark, name, np.array_split(keys, args.batches), Path(folder), args)
@@ -78,9 +75,7 @@ def _session() -> SparkSession:
     if not jars:
         raise SystemExit("the benchmark's query is not built. Run `build/sbt benchJvm/package` first.")
     builder = SparkSession.builder.master("local-cluster[4,2,1024]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false").config(
-        "spark.sql.shuffle.partitions", PARTITIONS
-    )
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.executor.memory", "1g").config("spark.jars", str(jars[-1]))
     spark = skewless.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -107,21 +102,40 @@ def _key_column(described: dict[str, Any], names: list[str]) -> str:
 
 
 @dataclass
-class Run:
-    """One query over the stream: the times of its batches, and what came out of each."""
+class Arm:
+    """One query over the stream, in a session of its own: the times of its batches, and what came out."""
 
+    name: str
     folder: Path
-    balanced: bool
+    spark: SparkSession
+    balancer: skewless.Balancer | None = None
     taken_ms: list[float] = field(default_factory=list)
     rows: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     query: StreamingQuery | None = None
 
-    def start(self, spark: SparkSession, wait_micros: float) -> None:
+    @property
+    def partitions(self) -> int:
+        return SLOTS * int(self.name.partition(":")[2])
+
+    @property
+    def is_plain(self) -> bool:
+        return self.name.startswith("plain")
+
+    def start(self, wait_micros: float, max_imbalance: float) -> None:
         (self.folder / "in").mkdir(parents=True)
-        spark.conf.set(PROVIDER_KEY, PROVIDER if self.balanced else STOCK)
-        bench: Any = spark._jvm.io.skewless.bench.WaitingTotals  # type: ignore[union-attr]
-        source = bench.source(spark._jsparkSession, str(self.folder / "in"))
-        totals = DataFrame(bench.totals(source, wait_micros), spark)
+        self.spark.conf.set("spark.sql.shuffle.partitions", self.partitions)
+        self.spark.conf.set(PROVIDER_KEY, STOCK if self.is_plain else PROVIDER)
+        if not self.is_plain:
+            self.balancer = skewless.balance(
+                self.spark,
+                max_imbalance=max_imbalance,
+                max_entries=ENTRIES,
+                pace=skewless.Pace(patience=1, cooldown_seconds=0),
+                look_ahead=self.name.startswith("ahead"),
+            )
+        bench: Any = self.spark._jvm.io.skewless.bench.WaitingTotals  # type: ignore[union-attr]
+        source = bench.source(self.spark._jsparkSession, str(self.folder / "in"))
+        totals = DataFrame(bench.totals(source, wait_micros), self.spark)
         writer = totals.writeStream.outputMode("update").foreachBatch(self._digest)
         self.query = writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
 
@@ -142,52 +156,65 @@ class Run:
         progress = next(p for p in reversed(self.query.recentProgress) if p["batchId"] == number)
         self.taken_ms.append(float(progress["durationMs"]["triggerExecution"]))
 
+    def loads(self, hashes: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        """The rows of each partition, batch by batch."""
+        if self.balancer is None:
+            return [np.bincount(batch % self.partitions, minlength=self.partitions) for batch in hashes]
+        return [load.rows for load in self.balancer.loads(self.query)]
+
+    def did(self) -> str:
+        if self.balancer is None:
+            return ""
+        assert self.query is not None
+        record = next(q for q in self.balancer.status().queries if q.query_id == str(self.query.id))
+        error = "-" if record.model_error is None else f"{record.model_error:.0%}"
+        return (
+            f"{len(record.swaps)} swaps, {record.bytes_moved / 1000:.0f} kB, clock {error} off; {record.why}"
+        )
+
+    def stop(self) -> None:
+        assert self.query is not None
+        self.query.stop()
+        if self.balancer is not None:
+            self.balancer.stop()
+
 
 def _compare(
     spark: SparkSession, name: str, batches: list[NDArray[Any]], folder: Path, args: argparse.Namespace
 ) -> None:
-    runs = [Run(folder / "plain", False), Run(folder / "skewless", True)]
-    runs += [Run(folder / "again", False)] if name == "uniform" else []
-    pace = skewless.Pace(patience=1, cooldown_seconds=0)
     hashes = _hashes(spark, batches)
-    with skewless.balance(
-        spark, max_imbalance=args.max_imbalance, max_entries=ENTRIES, pace=pace, look_ahead=args.look_ahead
-    ) as balancer:
-        for run in runs:
-            run.start(spark, args.seconds * 1e6 * PARTITIONS / len(batches[0]))
-        for number, keys in enumerate(batches):
-            for i in range(len(runs)):
-                runs[(number + i) % len(runs)].feed(number, keys)
-            time.sleep(0.3)  # a batch of the other query comes in between, so the loop has had its turn
-        balanced = runs[1].query
-        assert balanced is not None
-        loads = [load.rows for load in balancer.loads(balanced)]
-        record = next(query for query in balancer.status().queries if query.query_id == str(balanced.id))
-        for run in runs:
-            assert run.query is not None
-            run.query.stop()
-    _print(name, runs, [hashes[i] for i in range(len(batches))], loads, len(record.swaps), record.bytes_moved)
+    arms = [Arm(arm, folder / f"{i}", spark.newSession()) for i, arm in enumerate(args.arms)]
+    for arm in arms:
+        arm.start(args.seconds * 1e6 * SLOTS / len(batches[0]), args.max_imbalance)
+    for number, keys in enumerate(batches):
+        for i in range(len(arms)):
+            arms[(number + i) % len(arms)].feed(number, keys)
+        time.sleep(0.3)  # a batch of another query comes in between, so the loop has had its turn
+    _print(name, arms, hashes, args.seconds)
+    for arm in arms:
+        arm.stop()
 
 
-def _print(name: str, runs: list[Run], hashes: list[Any], loads: list[Any], swaps: int, moved: int) -> None:
-    plain, level = (np.array(run.taken_ms[SETTLED:]) for run in runs[:2])
+def _print(name: str, arms: list[Arm], hashes: list[NDArray[Any]], seconds: float) -> None:
     counts = [np.unique(batch, return_counts=True) for batch in hashes]
-    bound = sum(len(h) / PARTITIONS for h in hashes[SETTLED:])
-    bound /= sum(
-        max(len(h) / PARTITIONS, c.max())
-        for h, (_, c) in zip(hashes[SETTLED:], counts[SETTLED:], strict=True)
-    )
-    hashed = [np.bincount(batch % PARTITIONS, minlength=PARTITIONS) for batch in hashes]
+    sizes = np.array([len(batch) for batch in hashes[SETTLED:]]) / SLOTS
+    hottest = np.array([count.max() for _, count in counts[SETTLED:]])
+    bound = sizes.sum() / np.maximum(sizes, hottest).sum()
     past = max(_share(_from_the_past(counts, decay)) for decay in (0.0, 0.3, 0.6, 0.9))
-    if len(runs) > 2:
-        again = np.array(runs[2].taken_ms[SETTLED:])
-        times = f"{_spread(level / plain)} skewless / plain, {_spread(again / plain)} plain again / plain"
-    else:
-        times = _spread(plain / level)
-    same = all(run.rows == runs[0].rows for run in runs)
-    shares = f"{bound:5.2f}  {past:5.2f}  {_share(hashed[SETTLED:]):5.2f}  {_share(loads[SETTLED:]):8.2f}"
-    did = f"{swaps:5d}  {moved / 1000:5.0f} kB  {times}  {'yes' if same else 'NO'}"
-    print(f"{name:20s} {len(hashes[0]):7,d}  {shares}  {did}", flush=True)
+    print(f"\n{name}: {len(hashes[0]):,} rows per batch, bound {bound:.2f}, past {past:.2f}", flush=True)
+    level = seconds * sizes / (len(hashes[0]) / SLOTS)
+    taken = {arm.name: np.array(arm.taken_ms[SETTLED:]) / 1000 for arm in arms}
+    plain = [arm.name for arm in arms if arm.is_plain]
+    best = min(plain, key=lambda arm: taken[arm].sum()) if plain else arms[0].name
+    for arm in arms:
+        share = _share(arm.loads(hashes)[SETTLED:])
+        same = "" if arm.rows == arms[0].rows else "  ROWS DIFFER"
+        print(
+            f"  {arm.name:8s} rows {share:.2f}  time {level.sum() / taken[arm.name].sum():.2f} "
+            f"{_spread(level / taken[arm.name])}  {best} / this {_spread(taken[best] / taken[arm.name])}  "
+            f"{arm.did()}{same}",
+            flush=True,
+        )
 
 
 def _spread(ratios: NDArray[Any]) -> str:
@@ -196,8 +223,11 @@ def _spread(ratios: NDArray[Any]) -> str:
 
 
 def _share(loads: list[NDArray[Any]]) -> float:
-    """Rows done in the time of the heaviest partition, over what level partitions would have done."""
-    return float(sum(load.mean() for load in loads) / sum(load.max() for load in loads))
+    """Rows done in the time in which the slots do the partitions, over what level slots would have done."""
+    slots = Slots((SLOTS,))
+    return float(
+        sum(load.sum() / SLOTS for load in loads) / sum(slots.finish(load.astype(float)) for load in loads)
+    )
 
 
 def _hashes(spark: SparkSession, batches: list[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -220,17 +250,17 @@ def _from_the_past(counts: list[tuple[Any, Any]], decay: float) -> list[NDArray[
     expected, loads = np.zeros(len(keys)), []
     for number, batch in enumerate(rows):
         if number >= SETTLED:
-            loads.append(np.bincount(_spread_out(keys, expected), weights=batch, minlength=PARTITIONS))
+            loads.append(np.bincount(_spread_out(keys, expected), weights=batch, minlength=SLOTS))
         expected = batch if number == 0 else decay * expected + (1 - decay) * batch
     return loads
 
 
 def _spread_out(keys: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-    targets = np.mod(keys, PARTITIONS)
+    targets = np.mod(keys, SLOTS)
     heavy = np.argsort(-rows, kind="stable")[:ENTRIES]
     rest = rows.copy()
     rest[heavy] = 0
-    heap = [(load, p) for p, load in enumerate(np.bincount(targets, weights=rest, minlength=PARTITIONS))]
+    heap = [(load, p) for p, load in enumerate(np.bincount(targets, weights=rest, minlength=SLOTS))]
     heapq.heapify(heap)
     for key in heavy[rows[heavy] > 0]:
         load, p = heapq.heappop(heap)
@@ -259,9 +289,18 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--max-imbalance", type=float, default=0.03)
     parser.add_argument(
-        "--look-ahead", action="store_true", help="count the keys of each batch before it is routed"
+        "--arms",
+        nargs="+",
+        default=["plain:1", "plain:4", "past:1", "past:4"],
+        metavar="WAY:MULTIPLE",
+        help=f"of the ways {', '.join(WAYS)}",
     )
-    return parser.parse_args()
+    args = parser.parse_args()
+    for arm in args.arms:
+        way, _, multiple = arm.partition(":")
+        if way not in WAYS or not multiple.isdecimal() or int(multiple) < 1:
+            parser.error(f"{arm!r} is no arm. Give a way ({', '.join(WAYS)}), a colon and a whole number.")
+    return args
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTITIONS = 8
+# Checkpoint formats. The Scala suites run both; here the first one is for `make faults`.
+FORMATS = [pytest.param(1, marks=pytest.mark.rare), 2]
 
 QUIET = {
     "spark.ui.enabled": "false",

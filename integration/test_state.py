@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 import skewless
 from integration import state_run
+from integration.conftest import FORMATS
 from integration.state_run import OPERATORS, N, Run, collect, counts, swap_and_feed, table
 from skewless.errors import QueryError
 from skewless.spark.session import PROVIDER
@@ -23,7 +24,7 @@ from skewless.spark.session import PROVIDER
 CONF = state_run.CONF
 
 
-@pytest.mark.parametrize("checkpoint_format", [1, 2])
+@pytest.mark.parametrize("checkpoint_format", FORMATS)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_operator_gives_the_rows_of_plain_spark_while_its_keys_move(
     balancer: skewless.Balancer,

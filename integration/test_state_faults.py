@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 import skewless
 from integration import state_run
-from integration.conftest import ROOT
+from integration.conftest import FORMATS, ROOT
 from integration.state_run import BATCHES, STOCK, N, Run, batch_rows, counts, eventually, table, totals
 from integration.test_faults import executor_processes
 from skewless.spark.jar import jar_path
@@ -82,7 +82,7 @@ def swap_under_fire(balancer: skewless.Balancer, swapped: Run, hashes: list[int]
     swapped.assert_moved(swap, back)
 
 
-@pytest.mark.parametrize("checkpoint_format", [1, 2])
+@pytest.mark.parametrize("checkpoint_format", FORMATS)
 def test_an_executor_killed_while_it_maps_in_a_swap_costs_nothing(
     balancer: skewless.Balancer,
     run: Callable[..., Run],
@@ -103,7 +103,7 @@ def test_an_executor_killed_while_it_maps_in_a_swap_costs_nothing(
     assert swapped.rows == plain(counts).rows
 
 
-@pytest.mark.parametrize("checkpoint_format", [1, 2])
+@pytest.mark.parametrize("checkpoint_format", FORMATS)
 def test_an_executor_killed_while_it_updates_moved_state_costs_nothing(
     spark: SparkSession,
     balancer: skewless.Balancer,
@@ -166,7 +166,7 @@ def stopped_in_export(swapped: Run, batch: int) -> psutil.Process | None:
     return None
 
 
-@pytest.mark.parametrize("checkpoint_format", [1, 2])
+@pytest.mark.parametrize("checkpoint_format", FORMATS)
 def test_an_executor_killed_while_it_exports_costs_nothing(
     spark: SparkSession,
     balancer: skewless.Balancer,
@@ -250,7 +250,7 @@ def test_plain_swapped_and_swapped_with_a_kill_in_between_write_the_same_files(
 # A slow task that is run twice
 
 
-@pytest.mark.parametrize("checkpoint_format", [1, 2])
+@pytest.mark.parametrize("checkpoint_format", FORMATS)
 def test_a_stateful_task_run_twice_in_a_swap_counts_once(
     run_python: Callable[..., Any], two_hosts: str, tmp_path: Path, marks: Path, checkpoint_format: int
 ) -> None:

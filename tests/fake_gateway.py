@@ -44,6 +44,7 @@ class FakeQuery:
     values: dict[int, str] = field(default_factory=dict)  # of key hashes, if a task is to show them
     keeps_state: bool = True
     upcoming: ObservedBatch | None = None  # shown before it is planned
+    swap_ms: int = 100  # that the batch of a swap takes longer
     planned_ahead: int = 0  # batches that a published table comes too late for
     lock: Any = field(
         default_factory=threading.RLock
@@ -63,7 +64,7 @@ class FakeQuery:
             return epoch, first
 
     def run(self, rows: dict[int, int], times: int = 1) -> None:
-        """Commits batches with these rows by key hash; a swap's own batch takes 600 ms longer."""
+        """Commits batches with these rows by key hash; a swap's own batch takes `swap_ms` longer."""
         for _ in range(times):
             with self.lock:
                 self._run(self.next_batch, rows)
@@ -83,7 +84,7 @@ class FakeQuery:
         hashes, counts = np.array(list(rows), dtype=np.int32), np.array(list(rows.values()), dtype=np.int64)
         loads = np.bincount(table.route(hashes), weights=counts, minlength=self.partitions).astype(np.int64)
         swapped = table.epoch != before.epoch
-        batch_ms = int(loads.max()) * MS_PER_ROW + (600 if swapped else 0)
+        batch_ms = int(loads.max()) * MS_PER_ROW + (self.swap_ms if swapped else 0)
         order = np.argsort(-counts, kind="stable")
         if swapped and self.keeps_state:
             moved = len(diff(before, table))

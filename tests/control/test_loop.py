@@ -42,7 +42,7 @@ def test_skewed_input_is_swapped_once_and_stays_level() -> None:
         0.0,
     )
     assert (swap.state_rows, swap.bytes_moved, swap.export_ms) == (6, 2000, 120)
-    assert (swap.usual_ms, swap.batch_ms, swap.pause_ms) == (1000, 1100, 100)
+    assert (swap.expected_ms, swap.batch_ms, swap.pause_ms) == (500, 600, 100)
     assert record.gain(swap) == 2.0
     assert record.errors == {}
 
@@ -103,7 +103,7 @@ def test_a_swap_costs_what_its_export_took_or_what_its_batch_took_longer() -> No
     slow = Scene()
     slow.see(SKEWED)
     slow.query.run(SKEWED)
-    slow.query.committed.append(replace(slow.query.committed.pop(), batch_ms=1700))
+    slow.query.committed.append(replace(slow.query.committed.pop(), batch_ms=1200))
     assert slow.loop.step()
     [(_, watch)] = slow.loop._watches.values()
     assert watch._cost.scale == pytest.approx(_learned(seconds=0.7))

@@ -11,12 +11,19 @@ from skewless.report.records import KEPT_KEYS, BatchRecord, QueryRecord, SwapRec
 
 
 def batch(
-    number: int, batch_ms: int = 100, epoch: int = 0, rows: int = 10, loads: tuple[float, ...] = (1.0, 1.0)
+    number: int,
+    batch_ms: int = 100,
+    epoch: int = 0,
+    rows: int = 10,
+    imbalance: float = 0.0,
+    predicted: float | None = None,
+    saved: float | None = None,
 ) -> BatchRecord:
-    return BatchRecord(number, epoch, batch_ms, rows, np.array(loads), entries=0)
+    loads = np.array([1.0, 1.0])
+    return BatchRecord(number, epoch, batch_ms, rows, loads, 0, (), imbalance, predicted, saved)
 
 
-SWAP = SwapRecord(5, 1, (3,), 1, "gain", batch_ms=400, usual_ms=300.0)
+SWAP = SwapRecord(5, 1, (3,), 1, "gain", batch_ms=400, expected_ms=300.0)
 
 
 def record(*batches: BatchRecord) -> QueryRecord:
@@ -54,13 +61,25 @@ def test_a_usual_batch_is_the_median_of_the_last_twenty_with_rows() -> None:
 
 
 def test_gain_and_realised_balance_are_of_the_batches_under_the_swaps_own_table() -> None:
-    own = batch(5, 400, epoch=1, loads=(9.0, 1.0))
-    after = [batch(6, 0, epoch=1, rows=0), batch(7, 100, epoch=1, loads=(3.0, 1.0)), batch(8, 200, epoch=1)]
-    found = record(batch(4, 300), own, *after, batch(9, 9000, epoch=2))
+    own = batch(5, 400, epoch=1, imbalance=0.8, saved=999)
+    after = [
+        batch(6, 0, epoch=1, rows=0),
+        batch(7, 100, epoch=1, imbalance=0.5, saved=50),
+        batch(8, 200, epoch=1, saved=200),
+        batch(9, 200, epoch=1, saved=300),
+    ]
+    found = record(batch(4, 300), own, *after, batch(10, 9000, epoch=2, saved=1))
     assert found.realised(SWAP) == 0.5
     assert found.gain(SWAP) == 2.0
     assert record(own).gain(SWAP) is None
     assert record(own).realised(SWAP) is None
+
+
+def test_the_clocks_error_is_the_median_over_batches_that_were_no_swaps_own() -> None:
+    swapped = batch(5, 100, epoch=1, predicted=900)
+    batches = [batch(4, 100, predicted=110), swapped, batch(6, 100, predicted=70)]
+    assert record(*batches, batch(7, 100)).model_error == pytest.approx(0.2)
+    assert record(swapped).model_error is None
 
 
 def test_the_last_batch_is_the_last_with_rows() -> None:
@@ -76,18 +95,26 @@ def test_a_swap_names_the_keys_whose_values_are_known() -> None:
     assert '"k" (hash 4) ...)' in str(many)
 
 
-def test_the_line_of_a_swap_ends_with_what_it_gained() -> None:
-    own, after = batch(5, 400, epoch=1), batch(6, 150, epoch=1, loads=(3.0, 1.0))
-    swap = replace(SWAP, before=0.9, predicted=0.1)
+def test_the_line_of_a_swap_ends_with_what_it_gained_by_the_clock() -> None:
+    own, swap = batch(5, 400, epoch=1), replace(SWAP, before=0.9, predicted=0.1)
+    after = batch(6, 100, epoch=1, imbalance=0.5, saved=100, predicted=110)
     assert (
         record(own, after)
         .sentence(swap)
         .endswith(
-            "; imbalance 0.900 before, 0.100 predicted, 0.500 realised; batches take 0.50 of the time since"
+            "; imbalance 0.900 before, 0.100 predicted, 0.500 realised; batches take 0.50 of what they would "
+            "under the table before; the clock is 10% off"
         )
     )
     assert record(own).sentence(swap).endswith("; imbalance 0.900 before, 0.100 predicted; no batch since")
     assert record(own).sentence(SWAP).endswith("(100 ms longer); no batch since")
+
+
+def test_a_gain_within_the_clocks_error_is_not_measurable() -> None:
+    own, small = batch(5, 400, epoch=1), batch(6, 100, epoch=1, saved=9, predicted=110)
+    words = record(own, small).gain_words(SWAP)
+    assert words.startswith("gain not measurable: by the clock batches take 0.92")
+    assert record(own, batch(6, 100, epoch=1)).gain_words(SWAP) == "gain not known yet"
 
 
 def test_a_swap_is_told_in_a_line_that_leaves_out_what_is_not_known() -> None:

@@ -23,6 +23,10 @@ class JavaBatch:
         "rows": struct.pack("<2q", 5, 1 << 40),
         "bytes": struct.pack("<2q", 50, 90),
         "runMs": struct.pack("<2q", 12, -1),
+        "startMs": struct.pack("<2q", 0, 30),
+        "executors": struct.pack("<2i", 1, -1),
+        "executorSlots": struct.pack("<2i", 2, 4),
+        "localityWaitMs": 3000,
         "keyHashes": struct.pack("<3i", -7, 2147483647, 0),
         "keyRows": struct.pack("<3q", 4, 3, 1),
         "maxError": 1,
@@ -72,6 +76,12 @@ def test_an_observed_batch_crosses_as_whole_arrays() -> None:
     assert java.asked == [("session", "q", 6)]  # asking switches nothing on
     assert (batch.batch, batch.epoch, batch.partitions, batch.batch_ms) == (7, 2, 2, 850)
     assert (batch.max_error, batch.sample_rate) == (1, 0.25)
+    assert (batch.start_ms.tolist(), batch.executors.tolist(), batch.slots.tolist()) == (
+        [0, 30],
+        [1, -1],
+        [2, 4],
+    )
+    assert batch.locality_wait_ms == 3000
     assert dict(zip(batch.state_hashes.tolist(), batch.state_bytes.tolist(), strict=True)) == {
         0: 120,
         -7: 1 << 41,

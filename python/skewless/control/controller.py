@@ -23,41 +23,55 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
 from skewless import policies
+from skewless.control.clock import Clock
 from skewless.control.pace import Pace
+from skewless.control.payback import Payback
 from skewless.control.swap_cost import SwapCost
 from skewless.control.troubles import Troubles
 from skewless.errors import PolicyError
 from skewless.model.plan import Plan
-from skewless.model.snapshot import Snapshot
+from skewless.model.snapshot import Floats, Snapshot
 from skewless.model.table import Table
 from skewless.policies import Limits, Policy
 
 HOUR_SECONDS = 3600.0
+LOOSER = (1.0, 3.0, 10.0)  # tolerances to plan by where the scheduler levels, too; times the one aimed at
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do after a snapshot, and why. A swap carries its plan."""
+    """What to do after a snapshot, and why. A swap carries its plan, the imbalance that it answers and the
+    one that it should leave."""
 
     action: Literal["stay", "swap"]
     why: str
     plan: Plan | None = None
+    before: float = 0.0
+    predicted: float = 0.0
 
 
 @dataclass(frozen=True)
 class PendingSwap:
-    """A swap that was decided on and not settled yet; `epoch` and `batch` are -1 until it is published."""
+    """A swap that was decided on and not settled yet; `epoch` and `batch` are -1 until it is published.
+
+    `before` and `predicted` are the imbalance that it answers, and the one that it should leave. One that
+    stands down need not pay."""
 
     plan: Plan
     why: str
+    before: float = 0.0
+    predicted: float = 0.0
+    must_pay: bool = True
     epoch: int = -1
     batch: int = -1
 
 
 @dataclass(frozen=True)
 class ControllerStatus:
-    """What the controller would tell a person; imbalances are max / mean - 1."""
+    """What the controller would tell a person; imbalances are shares of time lost (`Clock.lost`)."""
 
     epoch: int
     entries: int
@@ -99,17 +113,22 @@ class Controller:
         self._hot = self._calm = 0
         self._swapped_at = -1  # the newest batch seen when the last swap came into force
         self._lasts: float | None = None  # batches that swaps lasted so far, on average
+        self.payback = Payback()
         self._troubles = Troubles("the table in force")
         self._status = ControllerStatus(table.epoch, len(table), 0.0, "no snapshot yet")
 
-    def observe(self, snapshot: Snapshot, *, look_seconds: float | None = None) -> Decision:
+    def observe(
+        self, snapshot: Snapshot, *, clock: Clock | None = None, look_seconds: float | None = None
+    ) -> Decision:
         """Decides what to do after this snapshot. Never raises because of what is in it, or of what the
-        policy does.
+        policy does. `clock` says how long work takes; without one each partition has a slot of its own.
 
         With `look_seconds` the snapshot is of the very batch that a swap would level, and took so long to
         make: it needs no patience and no rest, but to be worth both the swap and the look."""
         try:
-            decision = self._unfit(snapshot) or self._decide(snapshot, look_seconds)
+            decision = self._unfit(snapshot) or self._decide(
+                snapshot, clock or Clock.one_slot_each(snapshot.partitions), look_seconds
+            )
         except Exception as error:
             self._troubles.note(error)
             decision = Decision("stay", f"error: {error}")
@@ -129,8 +148,11 @@ class Controller:
 
     def finished(self, epoch: int, seconds: float) -> None:
         """The swap is in force under the epoch that it was published with; its batch took `seconds` longer
-        than usual."""
-        plan = self._settle_pending(epoch)
+        than it should."""
+        pending = self._settle_pending(epoch)
+        plan = pending.plan
+        if pending.must_pay:
+            self.payback.swapped(pending.batch, seconds)
         self.table = plan.table if plan.table.epoch == epoch else plan.table.with_epoch(epoch)
         self.cost.learn(plan, seconds)
         if self._swapped_at >= 0:
@@ -184,8 +206,10 @@ class Controller:
             return Decision("stay", "idle: no work in this snapshot")
         return None
 
-    def _decide(self, snapshot: Snapshot, look_seconds: float | None) -> Decision:
-        imbalance, now, ahead = snapshot.imbalance, self._clock(), look_seconds is not None
+    def _decide(self, snapshot: Snapshot, clock: Clock, look_seconds: float | None) -> Decision:
+        now, ahead = self._clock(), look_seconds is not None
+        work = self._work(snapshot, snapshot.loads)
+        imbalance = clock.lost(work)
         self._look(imbalance)
         if self._pending is not None:
             return Decision(
@@ -194,14 +218,19 @@ class Controller:
         if now < self._rest_until and not ahead:
             return Decision("stay", f"resting: {self._rest_until - now:.0f} s left after the last swap")
         if self._hot >= (1 if ahead else self.pace.patience):
-            return self._judge(self._plan(self._policy, snapshot, now), snapshot, look_seconds or 0.0)
+            return self._left_alone() or self._best(snapshot, clock, now, look_seconds or 0.0)
         if self._calm >= self.pace.calm and len(self.table.move_hashes):
-            return self._take_back(snapshot, now)
+            return self._take_back(snapshot, clock, now)
         if imbalance > self.limits.max_imbalance:
             return Decision(
                 "stay", f"waiting: imbalance {imbalance:.3f} seen {self._hot} of {self.pace.patience} times"
             )
         return Decision("stay", f"level: imbalance {imbalance:.3f} is within {self.limits.max_imbalance:.3f}")
+
+    def _left_alone(self) -> Decision | None:
+        """Where swaps have not paid."""
+        why = self.payback.why(self._last_batch)
+        return Decision("stay", why) if why else None
 
     def _look(self, imbalance: float) -> None:
         above = imbalance > self.limits.max_imbalance
@@ -211,31 +240,50 @@ class Controller:
             self._status, imbalance=imbalance, realised=imbalance if first else self._status.realised
         )
 
-    def _plan(self, policy: Policy, snapshot: Snapshot, now: float) -> Plan:
+    def _work(self, snapshot: Snapshot, loads: Floats) -> Floats:
+        """Seconds of one batch, from loads of the whole window."""
+        return loads * self.pace.seconds_per_cost / max(1, len(snapshot.batches))
+
+    def _best(self, snapshot: Snapshot, clock: Clock, now: float, look_seconds: float) -> Decision:
+        """The best of the policy's plans. Where the scheduler levels many partitions on few slots, a plan
+        that levels them less moves less, and may end as soon."""
+        crowded = clock.slots.total < snapshot.partitions
+        found: tuple[float, Decision] | None = None
+        for looser in LOOSER if crowded else LOOSER[:1]:
+            plan = self._plan(self._policy, snapshot, now, looser)
+            worth, decision = self._judge(plan, snapshot, clock, look_seconds)
+            if found is None or worth > found[0]:
+                found = worth, decision
+        assert found is not None
+        return self._swap(found[1])
+
+    def _plan(self, policy: Policy, snapshot: Snapshot, now: float, looser: float = 1.0) -> Plan:
         while self._spent and self._spent[0][0] <= now - HOUR_SECONDS:
             self._spent.popleft()
         left = max(0.0, self.pace.hour_bytes - sum(size for _, size in self._spent))
         budget = min(self.limits.max_bytes, self.pace.swap_bytes, left)
-        limits = replace(
-            self.limits, max_imbalance=self.pace.aim * self.limits.max_imbalance, max_bytes=budget
-        )
+        tolerance = self.pace.aim * self.limits.max_imbalance * looser
+        limits = replace(self.limits, max_imbalance=tolerance, max_bytes=budget)
         return _checked(policy(snapshot, self.table, limits), self.table, limits)
 
-    def _judge(self, plan: Plan, snapshot: Snapshot, look_seconds: float) -> Decision:
-        """A plan becomes a swap if what it gains over the horizon exceeds what it costs."""
+    def _judge(
+        self, plan: Plan, snapshot: Snapshot, clock: Clock, look_seconds: float
+    ) -> tuple[float, Decision]:
+        """A plan becomes a swap if what it gains over the horizon exceeds what it costs; with the
+        difference."""
         if not plan.changes:
-            return Decision("stay", "; ".join(("nothing better was found", *plan.reasons)), plan)
-        fall = (plan.imbalance_before - plan.imbalance_after) * float(snapshot.loads.mean())
+            return -math.inf, Decision("stay", "; ".join(("nothing better was found", *plan.reasons)), plan)
+        before = self._work(snapshot, snapshot.loads)
+        after = self._work(snapshot, _loads_after(snapshot, plan))
         batches = min(self.pace.horizon_batches, self._expected_life())
-        gain = fall * self.pace.seconds_per_cost / max(1, len(snapshot.batches)) * batches
+        gain = (clock.tasks(before) - clock.tasks(after)) * batches
         cost = self.cost.guess(plan) + look_seconds
+        figures = clock.lost(before), clock.lost(after)
         if gain <= cost:
-            return Decision(
-                "stay",
-                f"too dear: {gain:.2f} s to gain over {batches:.0f} batches, {cost:.2f} s to pay",
-                plan,
-            )
-        return self._swap(plan, f"gain: {gain:.2f} s over {batches:.0f} batches for {cost:.2f} s")
+            why = f"too dear: {gain:.2f} s to gain over {batches:.0f} batches, {cost:.2f} s to pay"
+            return gain - cost, Decision("stay", why, plan, *figures)
+        why = f"gain: {gain:.2f} s over {batches:.0f} batches for {cost:.2f} s"
+        return gain - cost, Decision("swap", why, plan, *figures)
 
     def _expected_life(self) -> float:
         """For how many batches a swap made now would last, by how long those before it did: imbalance that
@@ -246,19 +294,24 @@ class Controller:
         lasted = float(max(1, self._last_batch - self._swapped_at))
         return lasted if self._lasts is None else (self._lasts + lasted) / 2
 
-    def _take_back(self, snapshot: Snapshot, now: float) -> Decision:
+    def _take_back(self, snapshot: Snapshot, clock: Clock, now: float) -> Decision:
         plan = self._plan(policies.get("take_back"), snapshot, now)
         if not plan.changes:
             return Decision(
                 "stay", f"standing down: level, and every one of {len(self.table)} entries is needed", plan
             )
-        return self._swap(plan, f"standing down: {len(plan.moves)} entries go home")
+        loads = (self._work(snapshot, loads) for loads in (snapshot.loads, _loads_after(snapshot, plan)))
+        why = f"standing down: {len(plan.moves)} entries go home"
+        return self._swap(Decision("swap", why, plan, *map(clock.lost, loads)), must_pay=False)
 
-    def _swap(self, plan: Plan, why: str) -> Decision:
-        self._pending = PendingSwap(plan, why)
-        return Decision("swap", why, plan)
+    def _swap(self, decision: Decision, must_pay: bool = True) -> Decision:
+        if decision.action == "swap" and decision.plan is not None:
+            self._pending = PendingSwap(
+                decision.plan, decision.why, decision.before, decision.predicted, must_pay
+            )
+        return decision
 
-    def _settle_pending(self, epoch: int) -> Plan:
+    def _settle_pending(self, epoch: int) -> PendingSwap:
         pending = self._pending
         if pending is None or epoch <= self.table.epoch:
             raise PolicyError(
@@ -266,7 +319,19 @@ class Controller:
             )
         self._pending, self._hot, self._calm = None, 0, 0
         self._rest_until = self._clock() + self.pace.cooldown_seconds
-        return pending.plan
+        return pending
+
+
+def _loads_after(snapshot: Snapshot, plan: Plan) -> Floats:
+    """The loads of the snapshot's work under the plan's table."""
+    moves, loads = plan.moves, snapshot.loads.copy()
+    at = np.searchsorted(snapshot.key_hashes, moves.key_hashes)
+    at = np.minimum(at, max(0, len(snapshot.key_hashes) - 1))
+    if len(snapshot.key_hashes):
+        costs = np.where(snapshot.key_hashes[at] == moves.key_hashes, snapshot.costs[at], 0.0)
+        np.subtract.at(loads, moves.sources, costs)
+        np.add.at(loads, moves.targets, costs)
+    return np.maximum(loads, 0.0)
 
 
 def _checked(plan: Plan, table: Table, limits: Limits) -> Plan:

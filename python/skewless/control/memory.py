@@ -11,13 +11,19 @@ from types import MappingProxyType
 
 import numpy as np
 
+from skewless.control.clock import Clock
 from skewless.control.costs import seconds_per_row
 from skewless.control.observed import ObservedBatch
 from skewless.report.records import KEPT_KEYS, BatchRecord, HotKey
 
 
 def batch_record(
-    observed: ObservedBatch, entries: int, values: Mapping[int, str] = MappingProxyType({})
+    observed: ObservedBatch,
+    entries: int,
+    values: Mapping[int, str] = MappingProxyType({}),
+    clock: Clock | None = None,
+    predicted_ms: float | None = None,
+    saved_ms: float | None = None,
 ) -> BatchRecord:
     """
     >>> observed = ObservedBatch(3, 0, 900, [6, 2], [0, 0], [600, 200], [4, 5], [5, 2], max_error=1)
@@ -31,4 +37,17 @@ def batch_record(
     error = min(1.0, observed.max_error / rows) if rows else 0.0
     pairs = zip(observed.key_hashes[hottest].tolist(), observed.key_rows[hottest].tolist(), strict=True)
     hot_keys = tuple(HotKey(k, min(1.0, count / rows), error, values.get(k)) for k, count in pairs if rows)
-    return BatchRecord(observed.batch, observed.epoch, observed.batch_ms, rows, loads, entries, hot_keys)
+    clock = clock or Clock.one_slot_each(observed.partitions)
+    return BatchRecord(
+        observed.batch,
+        observed.epoch,
+        observed.batch_ms,
+        rows,
+        loads,
+        entries,
+        hot_keys,
+        imbalance=clock.lost(loads),
+        predicted_ms=predicted_ms,
+        saved_ms=saved_ms,
+        slots=int(observed.slots.sum()),
+    )

@@ -25,6 +25,10 @@ class ObservedBatch:
                    at it
     rows, bytes    what each partition was sent
     run_ms         how long each partition's tasks ran; -1 where nobody knows
+    start_ms       when they were launched, from the first launch on; -1 where nobody knows
+    executors      the executor that ran them, as a place in `slots`; -1 where nobody knows
+    slots          the tasks that each living executor runs at once; empty if nobody knows
+    locality_wait_ms   how long a free slot waits before it takes a task whose state is elsewhere
     key_hashes     the heavy hitters of the batch with their estimated rows, `key_rows`
     max_error      by how many rows such an estimate may be off
     sample_rate    the share of the rows that the sketch looked at
@@ -48,11 +52,26 @@ class ObservedBatch:
     state_bytes: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     partition_state_bytes: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     key_values: Mapping[int, str] = field(default_factory=dict)
+    start_ms: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    executors: Int32s = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    slots: Int32s = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    locality_wait_ms: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("rows", "bytes", "run_ms", "key_rows", "state_bytes", "partition_state_bytes"):
+        for name in ("start_ms", "executors"):
+            if not len(getattr(self, name)):
+                object.__setattr__(self, name, np.full(len(self.rows), -1))
+        for name in (
+            "rows",
+            "bytes",
+            "run_ms",
+            "start_ms",
+            "key_rows",
+            "state_bytes",
+            "partition_state_bytes",
+        ):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.int64))
-        for name in ("key_hashes", "state_hashes"):
+        for name in ("key_hashes", "state_hashes", "executors", "slots"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.int32))
         if self.rows.ndim != 1 or not len(self.rows) == len(self.bytes) == len(self.run_ms) > 0:
             sizes = f"{len(self.rows)} rows, {len(self.bytes)} bytes, {len(self.run_ms)} run times"

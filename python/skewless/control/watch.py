@@ -16,15 +16,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from skewless.control.clock import Timekeeper
 from skewless.control.controller import Controller, Decision, PendingSwap
 from skewless.control.costs import snapshot_of
 from skewless.control.memory import batch_record
-from skewless.control.observed import ObservedBatch
+from skewless.control.observed import Int64s, ObservedBatch
 from skewless.control.settings import Settings
 from skewless.control.swap_cost import SwapCost
 from skewless.control.troubles import Backoff, Troubles, words_of
 from skewless.errors import NotYetError, QueryError
-from skewless.model.plan import Plan
+from skewless.model.plan import Moves, Plan
 from skewless.model.snapshot import Snapshot
 from skewless.model.table import Table, diff
 from skewless.report.records import (
@@ -89,11 +90,13 @@ class Watch:
             self._batches: deque[BatchRecord] = deque(maxlen=KEPT_BATCHES)
             self._swaps: deque[SwapRecord] = deque(maxlen=KEPT_SWAPS)
             self._values: dict[int, str] = {}
-            self._cost = SwapCost()
+            self._cost, self._times = SwapCost(), Timekeeper()
+            self._last_moves: tuple[int, Moves] | None = None  # of the last swap, with its epoch
             self.troubles = Troubles(f"query {name or query_id}")
         else:
             self._last, self._batches, self._swaps = earlier._last, earlier._batches, earlier._swaps
             self._values, self._cost, self.troubles = earlier._values, earlier._cost, earlier.troubles
+            self._times, self._last_moves = Timekeeper(), earlier._last_moves
             self.troubles.absorb({} if earlier._controller is None else earlier._controller.status.errors)
 
     def step(self) -> None:
@@ -182,8 +185,18 @@ class Watch:
         if self._first_batch is None:
             self._first_batch = batch.batch
         controller = self._controller or self._start(batch)
-        own_swap = self._settle(controller, batch)
-        self._batches.append(batch_record(batch, len(controller.table), self._values))
+        predicted = self._times.predict_ms(batch)
+        own_swap = self._settle(controller, batch, predicted)
+        saved = self._saved_ms(batch)
+        if not own_swap:
+            self._times.learn(batch)
+        if saved is not None:
+            late = 0.0 if own_swap or predicted is None else batch.batch_ms - predicted
+            controller.payback.add(saved / 1000, late / 1000)
+        clock = self._times.clock(batch.partitions)
+        self._batches.append(
+            batch_record(batch, len(controller.table), self._values, clock, predicted, saved)
+        )
         if not own_swap and batch.rows.any():
             self._log_swap()
         if batch.rows.any() and batch.epoch == controller.table.epoch:
@@ -194,6 +207,13 @@ class Watch:
             self._tables[batch.epoch] = controller.table
             known = {seen.epoch for seen in (self._timed, *self._recent) if seen is not None}
             self._tables = {epoch: table for epoch, table in self._tables.items() if epoch in known}
+
+    def _saved_ms(self, batch: ObservedBatch) -> float | None:
+        """What the last swap saved in this batch; the keys that it moved and that were not counted saved
+        nothing."""
+        if self._last_moves is None or self._last_moves[0] != batch.epoch or not batch.rows.any():
+            return None
+        return self._times.saved_ms(batch, rows_before(batch, self._last_moves[1]))
 
     def _learn(self, batch: ObservedBatch) -> None:
         """Remembers what hashes stand for, the newest ones."""
@@ -221,10 +241,12 @@ class Watch:
         # An exchange of another number of partitions is hashed plainly, under the same epoch.
         return table if table.partitions == batch.partitions else Table(batch.partitions, epoch=table.epoch)
 
-    def _settle(self, controller: Controller, batch: ObservedBatch) -> bool:
+    def _settle(self, controller: Controller, batch: ObservedBatch, predicted: float | None) -> bool:
+        """Whether the batch is a swap's own."""
+        expected = usual_ms(self._steady()) if predicted is None else predicted
         pending = self._pending
         if pending is not None and batch.epoch == pending.epoch:
-            self._finish(controller, pending, batch)
+            self._finish(controller, pending, batch, expected)
             return True
         if pending is not None and batch.epoch > pending.epoch:
             self._fail(
@@ -237,18 +259,26 @@ class Watch:
         if self._pending is None and (
             batch.epoch > controller.table.epoch or batch.partitions != controller.table.partitions
         ):
-            return self._adopt(controller, batch)
+            return self._adopt(controller, batch, expected)
         return False
 
-    def _adopt(self, controller: Controller, batch: ObservedBatch) -> bool:
+    def _adopt(self, controller: Controller, batch: ObservedBatch, expected: float | None) -> bool:
         """Goes on from a table that someone else published."""
         old, new = controller.table, self._newest_table(batch)
         controller.adopt(new)
         if new.epoch != batch.epoch or old.partitions != new.partitions:
             return False
         before = next((known.imbalance for known in reversed(self._batches) if known.rows), None)
-        hashes = [change.key_hash for change in diff(old, new)]
-        self._remember(batch, new.epoch, hashes, "published by hand", before, None, self._moved_by(new.epoch))
+        moved = [change for change in diff(old, new) if len(change.before) == len(change.after) == 1]
+        moves = Moves.of(
+            [change.key_hash for change in moved],
+            [change.before[0] for change in moved],
+            [change.after[0] for change in moved],
+            np.zeros(len(moved)),
+        )
+        self._remember(
+            batch, new.epoch, moves, "published by hand", before, None, self._moved_by(new.epoch), expected
+        )
         return True
 
     # -- swaps -----------------------------------------------------------------------------------------------
@@ -279,7 +309,12 @@ class Watch:
             self.troubles.note(error)
             self._why = f"error: {words_of(error)}"
             return
-        decision = controller.observe(snapshot, look_seconds=batch.batch_ms / 1000 if ahead else None)
+        clock = self._times.clock(batch.partitions)
+        decision = controller.observe(
+            snapshot,
+            clock=clock if self._settings.cost is None else replace(clock, task_seconds=0.0),
+            look_seconds=batch.batch_ms / 1000 if ahead else None,
+        )
         self._why = decision.why
         if decision.action == "swap" and decision.plan is not None:
             self._publish(controller, decision, decision.plan)
@@ -304,15 +339,17 @@ class Watch:
         controller.published(epoch, first)
         self._why = f"swapping to epoch {epoch} with batch {first}; {decision.why}"
 
-    def _finish(self, controller: Controller, pending: PendingSwap, batch: ObservedBatch) -> None:
-        moved, usual, plan = self._moved_by(pending.epoch), usual_ms(self._steady()), pending.plan
-        longer_ms = 0.0 if usual is None else max(0.0, batch.batch_ms - usual)
+    def _finish(
+        self, controller: Controller, pending: PendingSwap, batch: ObservedBatch, expected: float | None
+    ) -> None:
+        moved = self._moved_by(pending.epoch)
+        longer_ms = 0.0 if expected is None else max(0.0, batch.batch_ms - expected)
         controller.finished(pending.epoch, max(moved.get("exportMs", 0.0), longer_ms) / 1000)
         self._why = f"swapped: epoch {pending.epoch} is in force since batch {batch.batch}; {pending.why}"
-        hashes = plan.moves.key_hashes.tolist()
         self._remember(
-            batch, pending.epoch, hashes, pending.why, plan.imbalance_before, plan.imbalance_after, moved
-        )
+            batch, pending.epoch, pending.plan.moves, pending.why, pending.before, pending.predicted, moved,
+            expected,
+        )  # fmt: skip
 
     def _moved_by(self, epoch: int) -> dict[str, Any]:
         """What the JVM recorded of a swap; nothing for a query without state."""
@@ -330,12 +367,15 @@ class Watch:
         self,
         batch: ObservedBatch,
         epoch: int,
-        hashes: list[int],
+        moves: Moves,
         why: str,
         before: float | None,
         predicted: float | None,
         moved: dict[str, Any],
+        expected: float | None,
     ) -> None:
+        hashes = moves.key_hashes.tolist()
+        self._last_moves = epoch, moves
         rows = dict(zip(batch.key_hashes.tolist(), batch.key_rows.tolist(), strict=True))
         hottest = sorted(hashes, key=lambda key_hash: -rows.get(key_hash, 0))[:KEPT_KEYS]
         values = tuple(self._values.get(key_hash) for key_hash in hottest)
@@ -347,8 +387,7 @@ class Watch:
             moved=len(hashes),
             why=why,
             batch_ms=batch.batch_ms,
-            usual_ms=usual_ms(self._steady()),
-            before_ms=usual_ms(self._steady(), 3),
+            expected_ms=expected,
             before=before,
             predicted=predicted,
             state_rows=moved.get("rows"),
@@ -369,3 +408,19 @@ class Watch:
         if self._unlogged is not None:
             log.info("query %s: %s", self.name or self.query_id, self.record().sentence(self._unlogged))
         self._unlogged = None
+
+
+def rows_before(batch: ObservedBatch, moves: Moves) -> Int64s:
+    """The rows that each partition would have had if these keys had not been moved, as far as they were
+    counted.
+
+    >>> batch = ObservedBatch(3, 1, 9, rows=[10, 10], bytes=[0, 0], run_ms=[1, 1], key_hashes=[4, 6],
+    ...                       key_rows=[8, 2])
+    >>> rows_before(batch, Moves.of([4], sources=[0], targets=[1], state_bytes=[0]))
+    array([18,  2])
+    """
+    _, at, counted = np.intersect1d(moves.key_hashes, batch.key_hashes, return_indices=True)
+    rows, moved = batch.rows.copy(), np.maximum(batch.key_rows[counted], 0)
+    np.subtract.at(rows, moves.targets[at], moved)
+    np.add.at(rows, moves.sources[at], moved)
+    return np.maximum(rows, 0)

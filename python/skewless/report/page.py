@@ -13,7 +13,7 @@ from pathlib import Path
 
 from skewless.errors import SettingError
 from skewless.report import svg
-from skewless.report.records import BatchRecord, QueryRecord, SwapRecord, usual_ms
+from skewless.report.records import BatchRecord, QueryRecord, SwapRecord
 from skewless.report.status import Status, errors_html, grid_html, hot_lines, shown
 from skewless.wording import amount, counted
 
@@ -101,7 +101,7 @@ def summary(query: QueryRecord) -> str:
     first, last = _before_swaps(query), _since_last_swap(query)
     if not query.swaps:
         imbalance = _mean_imbalance(query.batches)
-        return f"{parts[0]}; no swap; imbalance {imbalance} (heaviest partition / mean - 1)."
+        return f"{parts[0]}; no swap; imbalance {imbalance} (share of time lost against level tasks)."
     keys = sum(swap.moved for swap in query.swaps)
     parts.append(
         f"{counted(len(query.swaps), 'swap')} moved {counted(keys, 'key')} and {amount(query.bytes_moved)} "
@@ -114,15 +114,7 @@ def summary(query: QueryRecord) -> str:
             f"imbalance {_mean_imbalance(first)} before the first swap, {_mean_imbalance(last)} since the "
             "last"
         )
-        before, after = (
-            usual_ms(first[1:] or first),
-            usual_ms(last),
-        )  # the first may have started Python workers
-        parts += (
-            [f"a batch took {before:.0f} ms before and {after:.0f} ms since (medians)"]
-            if before and after
-            else []
-        )
+        parts.append(f"since the last swap {query.gain_words(query.swaps[-1])}")
     return "; ".join(parts) + "."
 
 
@@ -156,14 +148,18 @@ def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
         ["nothing", "half the mean", "the mean", "1.5 times", "twice the mean and more"], (0, 3, 5, 8, 10)
     )
     times = [(batch.batch, float(batch.batch_ms) if batch.rows else None) for batch in batches]
+    clock = [(batch.batch, batch.predicted_ms if batch.rows else None) for batch in batches]
+    curves = {"real": times, "predicted": clock}
     entries = [(batch.batch, float(batch.entries)) for batch in batches]
     sections = [
         ("Load of each partition", "What the rows of each partition cost in task time, against the batch's "
          "mean. Vertical lines mark swaps, in every plot; e3: epoch 3 from here on.", scale + loads),
-        ("Imbalance", f"Heaviest partition / mean - 1; circles: what the plan predicted{across}.",
+        ("Imbalance", "Share of time that tasks lost against level ones, on the slots there were; circles: "
+         f"what the plan predicted{across}.",
          svg.curves(frame, {"imbalance": busy}, "imbalance", level=max_imbalance, dots=foreseen)),
-        ("Batch time", "From start to commit. A gap: a batch without rows.",
-         svg.curves(frame, {"batch time": times}, "milliseconds", NUMBER)),
+        ("Batch time", "From start to commit, and what the clock predicted from the batch's rows"
+         f"{_off(query)}. A gap: a batch without rows.",
+         svg.legend(list(curves)) + svg.curves(frame, curves, "milliseconds", NUMBER)),
         ("Hottest keys", "Share of the rows of each batch. A gap: the key was not among the batch's hottest.",
          svg.legend(list(hot)) + svg.curves(frame, hot, "% of the rows")),
         ("Table size", "Entries of the table in force.",
@@ -173,6 +169,10 @@ def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
     return "".join(
         f'<h3>{title}</h3><p class="note">{escape(note)}</p>{plot}' for title, note, plot in sections
     )
+
+
+def _off(query: QueryRecord) -> str:
+    return "" if query.model_error is None else f" (off by {query.model_error:.0%} in the median)"
 
 
 def _hot_curves(query: QueryRecord) -> dict[str, list[svg.Point]]:

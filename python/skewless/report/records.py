@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
-from skewless.model.snapshot import Floats, imbalance_of
+from skewless.model.snapshot import Floats
 from skewless.wording import amount, counted
 
 KEPT_BATCHES = 1000
@@ -38,7 +38,13 @@ class HotKey:
 @dataclass(frozen=True, eq=False)
 class BatchRecord:
     """One batch: what each partition cost in seconds, how long the whole took, and the hottest keys, hottest
-    first."""
+    first.
+
+    imbalance     the share of time that its tasks lost against level ones, on the slots there were
+    predicted_ms  how long it should have taken, by its rows and by the clock as the batches before it taught
+    saved_ms      how much longer it would have taken under the table before the last swap
+    slots         of the executors alive; 0 if nobody knows
+    """
 
     batch: int
     epoch: int
@@ -47,10 +53,10 @@ class BatchRecord:
     loads: Floats
     entries: int
     hot_keys: tuple[HotKey, ...] = ()
-
-    @property
-    def imbalance(self) -> float:
-        return imbalance_of(self.loads)
+    imbalance: float = 0.0
+    predicted_ms: float | None = None
+    saved_ms: float | None = None
+    slots: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,8 @@ class SwapRecord:
 
     key_hashes      of the keys that moved, hottest first; the first 20 of `moved`
     key_values      what these hashes stand for, None where it is not known; empty if none is
-    usual_ms        the median of the batches before; what the swap's own batch took more is its pause
-    before_ms       the median of the last three before, which the swap answers; what batches take less since
-                    is its gain
+    expected_ms     what its batch should have taken, by the clock, or the median of the batches before; what
+                    it took more is the swap's pause
     before, predicted       imbalance of the plan's snapshot, and as the plan foresaw it
     """
 
@@ -72,18 +77,17 @@ class SwapRecord:
     moved: int
     why: str
     batch_ms: int
-    usual_ms: float | None = None
+    expected_ms: float | None = None
     before: float | None = None
     predicted: float | None = None
     state_rows: int | None = None
     bytes_moved: int | None = None
     export_ms: int | None = None
     key_values: tuple[str | None, ...] = ()
-    before_ms: float | None = None
 
     @property
     def pause_ms(self) -> float | None:
-        return None if self.usual_ms is None else max(0.0, self.batch_ms - self.usual_ms)
+        return None if self.expected_ms is None else max(0.0, self.batch_ms - self.expected_ms)
 
     @property
     def keys(self) -> str:
@@ -148,12 +152,27 @@ class QueryRecord:
         migration."""
         return next((batch.imbalance for batch in self._after(swap)), None)
 
+    @property
+    def model_error(self) -> float | None:
+        """By how much predicted times are off the real ones, as a share of these: the median of the last 20
+        batches that were no swap's own."""
+        swaps = {swap.batch for swap in self.swaps}
+        errors = [
+            abs(batch.predicted_ms - batch.batch_ms) / batch.batch_ms
+            for batch in self.batches
+            if batch.predicted_ms is not None and batch.batch_ms and batch.batch not in swaps
+        ]
+        return float(median(errors[-MEDIAN_BATCHES:])) if errors else None
+
     def gain(self, swap: SwapRecord) -> float | None:
-        """How many times shorter batches are since the swap (up to the next one) than before it, by their
-        medians."""
-        after = usual_ms(self._after(swap)[:MEDIAN_BATCHES])
-        before = swap.usual_ms if swap.before_ms is None else swap.before_ms
-        return before / after if after and before is not None else None
+        """How many times longer the batches since the swap, up to the next one, would have taken under the
+        table before it: the median."""
+        gains = [
+            1 + batch.saved_ms / batch.batch_ms
+            for batch in self._after(swap)
+            if batch.saved_ms is not None and batch.batch_ms
+        ]
+        return float(median(gains[:MEDIAN_BATCHES])) if gains else None
 
     def sentence(self, swap: SwapRecord) -> str:
         """What a swap moved, cost and gained, in one line."""
@@ -166,8 +185,15 @@ class QueryRecord:
         return "; ".join([*parts, self.gain_words(swap)])
 
     def gain_words(self, swap: SwapRecord) -> str:
-        gain = self.gain(swap)
-        return "no batch since" if gain is None else f"batches take {1 / gain:.2f} of the time since"
+        if not self._after(swap):
+            return "no batch since"
+        gain, error = self.gain(swap), self.model_error
+        if gain is None or error is None:
+            return "gain not known yet"
+        times = f"batches take {1 / max(gain, 1e-9):.2f} of what they would under the table before"
+        if abs(gain - 1) <= error:
+            return f"gain not measurable: by the clock {times}, and it is {error:.0%} off"
+        return f"{times}; the clock is {error:.0%} off"
 
     def _after(self, swap: SwapRecord) -> list[BatchRecord]:
         return [

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from skewless.report.records import QueryRecord
+from skewless.report.records import BatchRecord, QueryRecord
 from skewless.wording import amount, counted
 
 SHOWN_KEYS = 5
@@ -61,8 +61,12 @@ def facts(query: QueryRecord) -> list[tuple[str, list[str]]]:
             )
         )
         found.append(
-            ("imbalance", [f"{last.imbalance:.3f} now (heaviest partition / mean - 1)", *_imbalances(query)])
+            (
+                "imbalance",
+                [f"{last.imbalance:.3f} now (share of time lost against level tasks)", *_imbalances(query)],
+            )
         )
+        found.append(("clock", [_clock(query, last)]))
         found.append(("hot keys", hot_lines(query)))
     if query.swaps:
         found.append(
@@ -100,6 +104,13 @@ def _state(query: QueryRecord) -> str:
         return f"{state}, no batch seen"
     newest = query.batches[-1]
     return f"{state}, batch {newest.batch} took {newest.batch_ms} ms for {newest.rows:,} rows"
+
+
+def _clock(query: QueryRecord, last: BatchRecord) -> str:
+    slots = counted(last.slots, "slot") if last.slots else "slots not known"
+    if query.model_error is None:
+        return f"{slots}; no batch predicted yet"
+    return f"{slots}; predicted batch times are {query.model_error:.0%} off in the median"
 
 
 def _entries(count: int) -> str:

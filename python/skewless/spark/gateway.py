@@ -185,7 +185,7 @@ def _longs(java_array: Any) -> NDArray[np.int64]:
 
 
 def _observed(java: Any) -> ObservedBatch:
-    """Whole arrays cross as bytes, little endian: a call an array, not a call an element."""
+    """Whole arrays cross as bytes, little endian: one call per array, not one per element."""
     return ObservedBatch(
         batch=int(java.batchId()),
         epoch=int(java.epoch()),
@@ -193,6 +193,10 @@ def _observed(java: Any) -> ObservedBatch:
         rows=np.frombuffer(java.rows(), dtype="<i8"),
         bytes=np.frombuffer(java.bytes(), dtype="<i8"),
         run_ms=np.frombuffer(java.runMs(), dtype="<i8"),
+        start_ms=np.frombuffer(java.startMs(), dtype="<i8"),
+        executors=np.frombuffer(java.executors(), dtype="<i4"),
+        slots=np.frombuffer(java.executorSlots(), dtype="<i4"),
+        locality_wait_ms=int(java.localityWaitMs()),
         key_hashes=np.frombuffer(java.keyHashes(), dtype="<i4"),
         key_rows=np.frombuffer(java.keyRows(), dtype="<i8"),
         max_error=int(java.maxError()),

@@ -25,7 +25,8 @@ final class SkewlessDriver extends DriverPlugin {
     SparkLine.check(context.version)
     this.context = context
     val conf = SkewlessConf(context.getConf)
-    val listener = new BatchListener(conf.retainedBatches, conf.trackedKeys, QueryRegistry.of(context))
+    val listener =
+      new BatchListener(conf.retainedBatches, conf.trackedKeys, QueryRegistry.of(context), context.getConf)
     metrics = new QueryMetrics(plugin.metricRegistry())
     context.addSparkListener(listener)
     Application.start(context, new Application(conf, listener, metrics))

@@ -4,8 +4,16 @@ import java.util.{List => JList, UUID}
 
 import scala.collection.mutable
 
-import org.apache.spark.{SparkContext, Success}
-import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent, SparkListenerTaskEnd}
+import org.apache.spark.{SparkConf, SparkContext, Success}
+import org.apache.spark.scheduler.{
+  SparkListener,
+  SparkListenerEvent,
+  SparkListenerExecutorAdded,
+  SparkListenerExecutorExcluded,
+  SparkListenerExecutorRemoved,
+  SparkListenerExecutorUnexcluded,
+  SparkListenerTaskEnd
+}
 import org.apache.spark.sql.streaming.StreamingQueryListener.{QueryProgressEvent, QueryTerminatedEvent}
 
 /** Who else wants to know what becomes of a run. Called on the listener bus, once per fact. */
@@ -18,11 +26,18 @@ trait RunEvents {
  * The one listener of Skewless: hears tasks end, batches commit and queries end, and hands each fact to its
  * recorder. Runs in the driver on the listener bus; statistics only, nothing on the data path depends on it.
  */
-final class BatchListener(retainedBatches: Int, tracked: Int, events: RunEvents) extends SparkListener {
+final class BatchListener(
+    retainedBatches: Int,
+    tracked: Int,
+    events: RunEvents,
+    conf: SparkConf = new SparkConf(false)
+) extends SparkListener {
   private val loads = new LoadRecorder(retainedBatches)
   private val keys = new KeyRecorder(retainedBatches, tracked)
   private val state = new StateRecorder(retainedBatches, tracked)
   private val commits = new CommitRecorder(retainedBatches)
+  private val slots = new SlotRecorder(Slots.taskCpus(conf))
+  private val localityWaitMs = Slots.localityWaitMs(conf)
   private val shown = mutable.HashMap.empty[String, ObservedBatch] // query -> the batch to come
   private val ended = mutable.LinkedHashSet.empty[String]
   val news = new News
@@ -41,6 +56,18 @@ final class BatchListener(retainedBatches: Int, tracked: Int, events: RunEvents)
         case _ =>
       }
     }
+
+  override def onExecutorAdded(event: SparkListenerExecutorAdded): Unit =
+    synchronized(slots.added(event.executorId, event.executorInfo.totalCores))
+
+  override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit =
+    synchronized(slots.removed(event.executorId))
+
+  override def onExecutorExcluded(event: SparkListenerExecutorExcluded): Unit =
+    synchronized(slots.exclude(event.executorId))
+
+  override def onExecutorUnexcluded(event: SparkListenerExecutorUnexcluded): Unit =
+    synchronized(slots.include(event.executorId))
 
   override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
     case event: QueryProgressEvent =>
@@ -92,8 +119,15 @@ final class BatchListener(retainedBatches: Int, tracked: Int, events: RunEvents)
     synchronized {
       val rows = new BatchLoads(queryId, batchId, batch.epoch, batch.rows.length)
       batch.rows.copyToArray(rows.rows)
-      shown(queryId) =
-        new ObservedBatch(batchId, lookMs, Seq(rows), batch.keys, state.known(queryId, rows.partitions))
+      shown(queryId) = new ObservedBatch(
+        batchId,
+        lookMs,
+        Seq(rows),
+        batch.keys,
+        state.known(queryId, rows.partitions),
+        slots.alive,
+        localityWaitMs
+      )
     }
     news.add()
   }
@@ -120,7 +154,16 @@ final class BatchListener(retainedBatches: Int, tracked: Int, events: RunEvents)
       batchMs <- commits.millisOf(queryId, batch)
     } yield {
       val (hot, values) = keys.of(queryId, batch)
-      new ObservedBatch(batch, batchMs, ofBatch, hot, state.known(queryId, ofBatch.head.partitions), values)
+      new ObservedBatch(
+        batch,
+        batchMs,
+        ofBatch,
+        hot,
+        state.known(queryId, ofBatch.head.partitions),
+        slots.alive,
+        localityWaitMs,
+        values
+      )
     }
   }
 }

@@ -13,6 +13,10 @@ final class BatchLoads(val queryId: String, val batchId: Long, val epoch: Long, 
   val rows: Array[Long] = new Array[Long](partitions)
   val bytes: Array[Long] = new Array[Long](partitions)
   val runMs: Array[Long] = Array.fill(partitions)(-1L)
+
+  /** When the driver launched the partition's task, by its clock, and on which executor. */
+  val startedAt: Array[Long] = Array.fill(partitions)(-1L)
+  val executors: Array[String] = new Array[String](partitions)
 }
 
 /**
@@ -26,6 +30,8 @@ final case class Upcoming(epoch: Long, rows: Array[Long], keys: HotKeys)
  * Arrays are handed to Python as little-endian bytes: one call per array, not one per element.
  *
  * @param batchMs how long it took; of a batch that is still to come, how long it took to look at it
+ * @param slots   of the executors that are alive when this is asked for
+ * @param localityWaitMs how long a free slot waits for tasks whose state lies on its executor
  */
 final class ObservedBatch(
     val batchId: Long,
@@ -33,6 +39,8 @@ final class ObservedBatch(
     loads: Seq[BatchLoads],
     keys: HotKeys,
     state: KnownState,
+    slots: Slots,
+    val localityWaitMs: Long,
     values: Map[Int, String] = Map.empty
 ) {
   import ObservedBatch._
@@ -45,7 +53,23 @@ final class ObservedBatch(
   def bytes: Array[Byte] = longs(Array.tabulate(partitions)(p => alike.map(_.bytes(p)).sum))
 
   /** One task reads all exchanges of its stage: its time counts once. */
-  def runMs: Array[Byte] = longs(Array.tabulate(partitions)(p => alike.map(_.runMs(p)).max))
+  def runMs: Array[Byte] = longs(Array.tabulate(partitions)(longest(_)._1))
+
+  /** When each partition's task was launched, from the first launch on; -1 where nobody knows. */
+  def startMs: Array[Byte] = {
+    val launched = Array.tabulate(partitions)(longest(_)._2)
+    val first = launched.filter(_ >= 0).minOption.getOrElse(0L)
+    longs(launched.map(at => if (at < 0) -1L else at - first))
+  }
+
+  /** The executor that ran each partition's task, as a place in `executorSlots`; -1 if it is gone, or unknown. */
+  def executors: Array[Byte] = ints(Array.tabulate(partitions)(p => slots.indexOf(longest(p)._3)))
+  def executorSlots: Array[Byte] = ints(slots.byExecutor.map(_._2).toArray)
+
+  /** The task of a partition that ran longest, among those of several stages: time, launch, executor. */
+  private def longest(p: Int): (Long, Long, String) =
+    alike.map(loads => (loads.runMs(p), loads.startedAt(p), loads.executors(p))).maxBy(_._1)
+
   def keyHashes: Array[Byte] = ints(keys.hashes)
   def keyRows: Array[Byte] = longs(keys.rows)
   def maxError: Long = keys.maxError

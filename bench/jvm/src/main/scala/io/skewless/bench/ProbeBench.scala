@@ -1,13 +1,14 @@
-package io.skewless
+package io.skewless.bench
 
 import java.util.concurrent.TimeUnit
 
 import scala.util.Random
 
+import io.skewless.table.{Probe, Table}
 import org.openjdk.jmh.annotations._
 
 /**
- * The table's probe, a row: `sbt 'benchJvm/Jmh/run'`. `plain` is hash mod n as Spark computes it, for
+ * The table's probe, per row: `sbt 'benchJvm/Jmh/run'`. `plain` is hash mod n as Spark computes it, for
  * comparison; rows are random, so nearly all of them are cold; `hits` are rows that all have an entry.
  */
 @State(Scope.Thread)

@@ -109,10 +109,22 @@ def test_fish_without_ring_and_inference_goes_by_hashed_candidates_and_by_loads(
         cluster.arrival_seconds,
         epoch=200,
         interval=1e18,
+        ring=False,
     )
     assert routed("fish:epoch=200,ring=off,inference=off", cluster, keys).tolist() == expected(
         twin, cluster, keys
     )
+
+
+@pytest.mark.parametrize("workers", [8, 128])
+def test_d_choices_splits_early_keys_hardly_more_than_if_d_were_new_at_every_tuple(workers: int) -> None:
+    """Of the first tuple the one key is the whole stream: a d that is kept from then on is far too wide."""
+    keys, cluster = zipf(20_000, 0.5, 4, keys=5000), Cluster(workers, 4)
+    often, seldom = (
+        len(np.unique(keys.astype(np.int64) * workers + routed(spec, cluster, keys)))
+        for spec in ("d-choices:refresh=1", "d-choices")
+    )
+    assert seldom <= 1.02 * often
 
 
 @pytest.mark.parametrize("spec", NAMES)

@@ -31,7 +31,6 @@ from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled
 from skewless.simulate.schemes.scheme import Scheme, candidate, least_loaded, number
 from skewless.simulate.schemes.space_saving import Records, Summary, count, slot_for
 
-
 LEARNING = 10  # d is worked out again after a tenth more tuples, while that is less than `refresh`
 
 

@@ -61,7 +61,7 @@ def said(advice: Advice) -> str:
     if not advice.worth_it:
         return "leave it"
     state = f", state {advice.memory_ratio:.2f}x" if advice.memory_ratio > 1 else ""
-    return f"{advice.best.partition(':interval')[0]}: {chosen(advice).batch_stretch:.2f}{state}"
+    return f"{advice.best}: {chosen(advice).batch_stretch:.2f}{state}"
 
 
 def chosen(advice: Advice) -> Result:

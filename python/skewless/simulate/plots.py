@@ -94,7 +94,22 @@ def _finish(figure: Any, axes: Any, names: Sequence[str], path: str | Path) -> N
         [handles[n] for n in names], names, loc="lower center", ncol=columns, fontsize=8, frameon=False
     )
     figure.tight_layout(rect=(0, 0.07 * -(-len(names) // columns), 1, 1))
-    figure.savefig(path, dpi=110, metadata={"Date": None} if str(path).endswith(".svg") else None)
+    try:
+        figure.savefig(path, dpi=110, metadata={"Date": None} if str(path).endswith(".svg") else None)
+    except (OSError, ValueError) as error:
+        raise SettingError(f"the plot cannot be written to {path} ({error}). Give another path.") from error
+
+
+def check_path(path: Path) -> None:
+    """Complains of a path that cannot take a plot, before the work of hours is done for it."""
+    plt, _ = _pyplot()
+    endings = plt.Figure().canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in endings:
+        raise SettingError(f"{path}: a plot is written as its ending says. Give .svg, .png or .pdf.")
+    if not path.parent.is_dir():
+        raise SettingError(f"{path}: there is no folder {path.parent}. Make it, or give another path.")
+    if path.is_dir():
+        raise SettingError(f"{path} is a folder. Give the path of a file.")
 
 
 def imbalance_over_time(path: str | Path, results: Sequence[Result]) -> None:

@@ -19,8 +19,8 @@ def build(page: Page, data: Path | None) -> None:
         f"At most the first {LIMIT:,} rows of each stream, at 8, 32 and 128 workers. *hash* is how many "
         "times as long as with perfect balance a micro-batch takes today; *without splitting* and *with "
         "splitting* what the recommended scheme for an atomic and for a mergeable operator brings; *bound* "
-        "the best that any scheme can do that keeps a key at one worker. Only what Spark can be told to do is "
-        "recommended; a table with splits is made from the very rows that it is tried on.",
+        "the best that any scheme can do that keeps a key at one worker. Only what Spark can be told to do "
+        "is recommended; a table with splits is made from the very rows that it is tried on.",
     )
     every = [(stream.label, n, *both(stream, n)) for stream in streams(data) for n in WORKERS]
     page.table(

@@ -144,7 +144,7 @@ def head_choices(
         if counter.counts[key][0] > 1 / (5 * n) * counter.total:
             if not all_workers and (width[s] == 0 or counter.clock >= due[s]):
                 width[s] = choices_for(counter.head(1 / (5 * n)), n, published=published)
-                due[s] = counter.clock + refresh
+                due[s] = counter.clock + min(refresh, 1 + counter.clock // 10)
             d = n if all_workers else width[s]
         worker = least(range(n) if d >= n else [candidate(h, i, n) for i in range(d)], load[s])
         load[s][worker] += 1
@@ -164,6 +164,7 @@ def fish(
     epoch: int = 1000,
     interval: float = 10.0,
     classes: str = "chk",
+    ring: bool = True,
 ) -> Route:
     theta = 1 / (4 * n)
     counters = [Counter(capacity) for _ in range(sources)]
@@ -196,7 +197,7 @@ def fish(
                 )
             else:
                 d = n if classes == "all" else d_min[s]
-        worker = least(range(n) if d >= n else orders(h)[:d], wait[s])
+        worker = least(orders(h)[:d] if ring or d < n else range(n), wait[s])
         wait[s][worker] += service[worker]
         return worker
 

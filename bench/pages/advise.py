@@ -19,7 +19,8 @@ def build(page: Page, data: Path | None) -> None:
         f"At most the first {LIMIT:,} rows of each stream, at 8, 32 and 128 workers. *hash* is how many "
         "times as long as with perfect balance a micro-batch takes today; *without splitting* and *with "
         "splitting* what the recommended scheme for an atomic and for a mergeable operator brings; *bound* "
-        "the best that any scheme can do that keeps a key at one worker.",
+        "the best that any scheme can do that keeps a key at one worker. Only what Spark can be told to do "
+        "is recommended; a table with splits is made from the very rows that it is tried on.",
     )
     every = [(stream.label, n, *both(stream, n)) for stream in streams(data) for n in WORKERS]
     page.table(
@@ -61,7 +62,7 @@ def said(advice: Advice) -> str:
     if not advice.worth_it:
         return "leave it"
     state = f", state {advice.memory_ratio:.2f}x" if advice.memory_ratio > 1 else ""
-    return f"{advice.best.partition(':interval')[0]}: {chosen(advice).batch_stretch:.2f}{state}"
+    return f"{advice.best}: {chosen(advice).batch_stretch:.2f}{state}"
 
 
 def chosen(advice: Advice) -> Result:
@@ -77,7 +78,7 @@ def lesson(pairs: list[tuple[Advice, Advice]]) -> str:
     near = [chosen(atomic).batch_stretch / atomic.floor for atomic, _ in pairs if atomic.worth_it]
     return (
         f"In {leave} of {len(pairs)} cases an atomic operator is best left alone: either hashing is nearly "
-        f"level, or one key is so hot that moving others gains less than a tenth. In {bound} cases the "
+        f"level, or what a policy gains, less what it moves, is below a tenth. In {bound} cases the "
         "hottest key of a batch alone is more than a worker's fair share, and no table can do better than "
         f"the bound; where a table is worth it ({len(near)} cases) it brings {min(near):.2f} to "
         f"{max(near):.2f} times the bound. An operator that can merge gains {gains[0]:.1f} to "

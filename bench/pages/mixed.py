@@ -357,9 +357,10 @@ def _real(page: Page, data: Path | None) -> None:
         ],
         rows,
     )
-    lines = {kind: [(i + 1, come[kind]) for i, (_, _, come) in enumerate(found)] for kind in found[0][2]}
-    page.plot(
+    lines = {kind: [come[kind] for _, _, come in found] for kind in found[0][2]}
+    page.dots(
         "real",
+        [name for name, _, _ in found],
         {
             "what Mixed comes to": {
                 "last interval": lines["last"],
@@ -372,7 +373,6 @@ def _real(page: Page, data: Path | None) -> None:
                 "known in advance": lines["known"],
             },
         },
-        "stream, as in the table",
         "max/mean in the next interval",
     )
     page.text(*_findings(found))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from skewless.simulate import Cluster, ParquetStream, Result, Stream, in_memory, simulate, zipf
-from skewless.simulate.plots import Points, panels
+from skewless.simulate.plots import Points, dots, panels
 from skewless.simulate.schemes.scheme import Scheme
 from skewless.simulate.streams.generators import zipf_shares
 from skewless.simulate.streams.stream import Numbered
@@ -45,6 +45,13 @@ class Page:
         file = f"{self.name}-{name}.svg"
         panels(self.folder / file, curves, x, y, **options)  # type: ignore[arg-type]
         self.lines += [f"![{y} against {x}]({file})", "", f"`{self.command}`", ""]
+
+    def dots(
+        self, name: str, rows: Sequence[str], marks: Mapping[str, Mapping[str, Sequence[float]]], x: str
+    ) -> None:
+        file = f"{self.name}-{name}.svg"
+        dots(self.folder / file, rows, marks, x)
+        self.lines += [f"![{x}]({file})", "", f"`{self.command}`", ""]
 
     def claim(self, holds: bool, claim: str, found: str, *, partly: bool = False, same: bool = True) -> None:
         """What a paper says, whether our run bears it out, and what we measured.

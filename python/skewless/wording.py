@@ -1,4 +1,4 @@
-"""Counts and bytes for people: one way to print them, for every room."""
+"""Counts, bytes and names for people: one way to print them, for every room."""
 
 
 def counted(count: int, what: str) -> str:
@@ -19,3 +19,12 @@ def amount(size: float) -> str:
     while size >= 1000 and power < 4:
         size, power = size / 1000, power + 1
     return f"{size:.1f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}" if power else f"{size:.0f} B"
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """A name that fits into a line; of a long one the beginning, and how much there is.
+
+    >>> shortened("user"), shortened("x" * 500, most=5)
+    ('user', 'xxxxx... (500 characters)')
+    """
+    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"

@@ -204,6 +204,31 @@ def test_a_giant_key_stays_where_it_is(name: str) -> None:
     assert plan.table.targets(3) == (2,)
 
 
+@pytest.mark.parametrize("name", ["compact", "llfd", "min_mig", "min_table", "mixed", "mixed_bf", "simple"])
+@given(
+    light=st.lists(st.integers(1, 9).map(float), min_size=1, max_size=20),
+    giants=st.lists(st.floats(0.6, 2), min_size=1, max_size=3),
+    partitions=st.integers(2, 5),
+    tolerance=st.sampled_from([0.0, 0.08, 0.3]),
+    random=st.randoms(use_true_random=False),
+)
+@FAST
+def test_no_light_key_stays_beside_a_giant_if_another_partition_has_room(
+    name: str, light: list[float], giants: list[float], partitions: int, tolerance: float, random: object
+) -> None:
+    costs = [*light, *(share * sum(light) for share in giants)]
+    hashes = random.sample(range(100), len(costs))  # type: ignore[attr-defined]
+    table = Table(partitions)
+    snapshot = Snapshot.of(table, hashes, costs, costs)
+    plan = policies.get(name)(snapshot, table, Limits(tolerance, max_entries=100))
+    places, loads = plan.table.route(snapshot.key_hashes), loads_under(snapshot, plan.table)
+    ceiling = (1 + tolerance) * snapshot.loads.mean() * (1 + 1e-6)
+    for giant in np.flatnonzero(snapshot.costs > ceiling):
+        elsewhere = np.delete(loads, places[giant])
+        beside = snapshot.costs[(places == places[giant]) & (snapshot.costs <= ceiling)]
+        assert not any(elsewhere.min() + cost <= ceiling * (1 - 2e-6) for cost in beside)
+
+
 @every_policy
 def test_a_table_for_other_partitions_or_of_another_epoch_is_refused(name: str) -> None:
     snapshot, table = on_one_partition([1.0, 1.0], 2)

@@ -11,11 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from skewless import policies
 from skewless.cli.advise import advise_command
 from skewless.cli.simulate import simulate_command
 from skewless.errors import SettingError
-from skewless.simulate import zipf
+from skewless.simulate import bursts, from_array, zipf
 from skewless.simulate.advise import REFERENCES, advise, runs_of
 from skewless.simulate.catalogue import kind
 
@@ -54,10 +57,71 @@ def test_a_giant_key_is_named_and_only_a_split_is_said_to_help() -> None:
     assert min(result.batch_stretch for result in atomic.results) >= 0.999 * atomic.floor
     assert "mergeable" in atomic.words[-1]
     mergeable = advise(keys, workers=8, operator="mergeable")
-    assert kind(mergeable.best).splits
+    assert mergeable.best == "table with splits"
     assert mergeable.gain > 3
+    assert mergeable.table is not None
+    assert len(mergeable.table.targets(int(from_array([7]).hashes[0]))) >= 4
     best = next(result for result in mergeable.results if result.scheme == mergeable.best)
-    assert mergeable.memory_ratio == best.memory_ratio < 8
+    assert mergeable.memory_ratio == best.memory_ratio < 1.1
+
+
+@pytest.mark.parametrize("operator", ["atomic", "mergeable"])
+@pytest.mark.parametrize("height", [0.0, 0.3])
+def test_only_what_spark_can_be_told_to_do_is_recommended_and_the_call_is_named(
+    operator: str, height: float
+) -> None:
+    stream = bursts(60_000, keys=2000, z=0.9, every=20_000, height=height)
+    advice = advise(stream, workers=8, operator=operator)
+    assert advice.worth_it
+    assert advice.best in advice.usable
+    assert set(advice.usable) <= {result.scheme for result in advice.results}
+    moves = f'skewless.balance(spark, policy="{advice.best}")'
+    wanted = {
+        "atomic": moves,
+        "mergeable": 'skewless.repartition(df, 8, "key", table=advice.table)'
+        if advice.best == "table with splits"
+        else f'skewless.repartition(df, 8, "key") and {moves}',
+    }[operator]
+    assert advice.call == wanted
+    assert any(wanted in words for words in advice.words)
+    assert (advice.table is None) == ("advice.table" not in advice.call)
+    if advice.best != "table with splits":
+        assert policies.get(advice.best)
+
+
+def test_what_is_moved_counts_against_the_gain() -> None:
+    """Another key is hot in each batch: a policy that runs after it moves much and gains little."""
+    stream = bursts(200_000, keys=300, z=0.3, every=4000, height=0.3)
+    advice = advise(stream, workers=8)
+    by_name = {result.scheme: result for result in advice.results}
+    eager = by_name["simple"]
+    assert eager.batch_stretch < by_name["hash"].batch_stretch
+    assert eager.costs.moved_state > eager.tuples
+    assert not advice.worth_it
+    assert advice.call == ""
+
+
+@given(seed=st.integers(0, 1000), z=st.floats(0.3, 1.2), operator=st.sampled_from(["atomic", "mergeable"]))
+@settings(max_examples=8, deadline=None)
+def test_the_gain_is_the_time_saved_less_one_row_per_row_moved(seed: int, z: float, operator: str) -> None:
+    advice = advise(zipf(20_000, 300, z, seed=seed), workers=6, operator=operator)
+    by_name = {result.scheme: result for result in advice.results}
+    gains = {
+        name: by_name["hash"].batch_stretch
+        / (by_name[name].batch_stretch + by_name[name].costs.moved_state / 20_000)
+        for name in advice.usable
+    }
+    assert advice.gain == pytest.approx(gains[advice.best])
+    assert advice.worth_it == (advice.gain >= 1.1)
+    assert max(gains.values()) <= 1.2 * max(advice.gain, 1.1)
+
+
+def test_a_long_key_is_cut_in_the_text_and_whole_in_the_advice() -> None:
+    keys = ["x" * 10_000] * 500 + [f"user{i}" for i in range(500)]
+    advice = advise(keys, workers=4)
+    assert advice.hot[0].name == keys[0]
+    assert "(10,000 characters)" in str(advice)
+    assert max(map(len, str(advice).splitlines())) < 500
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -115,6 +179,23 @@ def test_the_simulate_command_compares_schemes_and_draws(file: Path, tmp_path: P
     assert rows[0]["tuples"] == 5000
 
 
+def test_the_batch_of_the_command_is_the_interval_of_a_table_policy(file: Path) -> None:
+    """A policy plans after each whole batch of the 40,000 rows, unless it has an interval of its own."""
+    arguments = ["--data", str(file), "--key", "user", "--workers", "6", "--json"]
+
+    def plans(batch: int, scheme: str) -> int:
+        options = ["--batch", str(batch), "--scheme", scheme]
+        found: int = json.loads(CliRunner().invoke(simulate_command, [*arguments, *options]).stdout)[0][
+            "costs"
+        ]["plans"]
+        return found
+
+    assert plans(40_001, "mixed") == 0
+    assert plans(40_000, "mixed") == 1
+    assert 2 <= plans(3000, "mixed") <= 13
+    assert plans(3000, "mixed:interval=40000") == 1
+
+
 @pytest.mark.parametrize("generator", ["zipf", "drifting", "fluctuating", "bursts", "ln1", "ln2"])
 def test_the_simulate_command_knows_every_generator(generator: str) -> None:
     arguments = [
@@ -147,6 +228,12 @@ def test_the_simulate_command_knows_every_generator(generator: str) -> None:
         (["--batch", "0"], "batch 0"),
         (["--data", "absent.parquet", "--key", "k"], "no file"),
         (["--data", "absent.parquet"], "--key COLUMN"),
+        (["--key", "user"], "Add --data FILE"),
+        (["--seed", "-1"], "seed -1"),
+        (["--seed", str(1 << 70)], "from 0 to 2147483647"),
+        (["--plot", "absent/p.svg"], "no folder absent"),
+        (["--plot", "p.jpeg2000"], "Give .svg"),
+        (["--plot", "p"], "Give .svg"),
     ],
 )
 def test_a_wrong_argument_of_simulate_is_a_line_and_not_a_traceback(arguments: list[str], words: str) -> None:

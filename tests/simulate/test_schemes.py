@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 import simulate_oracles as oracles
 from skewless.errors import SettingError
+from skewless.model.table import Table
 from skewless.simulate.catalogue import NAMES, make
 from skewless.simulate.cluster import Cluster, WorkerChange
 from skewless.simulate.schemes.d_choices import choices_for
+from skewless.simulate.schemes.fixed_table import FixedTable, table_with_splits
 from skewless.simulate.schemes.ring import Ring
 from skewless.simulate.schemes.space_saving import SpaceSaving
 from skewless.simulate.schemes.table_policy import POLICIES
@@ -109,10 +111,22 @@ def test_fish_without_ring_and_inference_goes_by_hashed_candidates_and_by_loads(
         cluster.arrival_seconds,
         epoch=200,
         interval=1e18,
+        ring=False,
     )
     assert routed("fish:epoch=200,ring=off,inference=off", cluster, keys).tolist() == expected(
         twin, cluster, keys
     )
+
+
+@pytest.mark.parametrize("workers", [8, 128])
+def test_d_choices_splits_early_keys_hardly_more_than_if_d_were_new_at_every_tuple(workers: int) -> None:
+    """Of the first tuple the one key is the whole stream: a d that is kept from then on is far too wide."""
+    keys, cluster = zipf(20_000, 0.5, 4, keys=5000), Cluster(workers, 4)
+    often, seldom = (
+        len(np.unique(keys.astype(np.int64) * workers + routed(spec, cluster, keys)))
+        for spec in ("d-choices:refresh=1", "d-choices")
+    )
+    assert seldom <= 1.02 * often
 
 
 @pytest.mark.parametrize("spec", NAMES)
@@ -249,6 +263,45 @@ def test_after_a_worker_has_left_no_tuple_goes_there_and_a_newcomer_is_used(spec
     assert set(second) == {0, 1, 3, 4, 5}
 
 
+@pytest.mark.parametrize("seed", [1, (1 << 24) + 1, (1 << 31) - 1])
+def test_every_scheme_takes_every_seed(seed: int) -> None:
+    keys = zipf(2000, 1.0, 3)
+    for spec in PER_TUPLE:
+        workers = routed(spec, Cluster(9, 2, seed=seed), keys)
+        assert workers.min() >= 0
+        assert workers.max() < 9
+    assert not np.array_equal(Ring(np.arange(9), seed=seed).nodes, Ring(np.arange(9)).nodes)
+
+
+def test_a_fixed_table_routes_each_row_as_the_table_does_for_its_mapper() -> None:
+    table = Table(5, dict.fromkeys(of_int64s([0, 3]).tolist(), (1, 4, 2)) | {int(of_int64s([1])[0]): 3})
+    keys, sources = zipf(600, 1.2, 8), 2
+    hashes, senders = of_int64s(keys), (np.arange(600) % sources).astype(np.int32)
+    got = FixedTable(Cluster(5, sources), table).route(keys, hashes, senders)
+    expected = [
+        int(table.route([h], s, sources, [row])[0])
+        for row, (h, s) in enumerate(zip(hashes.tolist(), senders.tolist(), strict=True))
+    ]
+    assert got.tolist() == expected
+    assert set(got[keys == 0].tolist()) == {1, 2, 4}
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=40), st.integers(1, 12), st.integers(1, 30))
+@settings(deadline=None)
+def test_a_key_is_split_so_that_no_target_gets_more_than_its_fair_share_of_it(
+    rows: list[int], partitions: int, mappers: int
+) -> None:
+    hashes = of_int64s(np.arange(len(rows)))
+    table = table_with_splits(hashes, rows, partitions, mappers=mappers)
+    fair = sum(rows) / partitions
+    for key_hash, count in zip(hashes.tolist(), rows, strict=True):
+        targets = table.targets(key_hash)
+        assert (len(targets) > 1) == (count > fair and partitions > 1)
+        if 1 < len(targets) < partitions:
+            part = -(-mappers // len(targets)) / mappers if mappers >= len(targets) else 1 / len(targets)
+            assert part * count <= fair * (1 + 1e-9)
+
+
 def test_the_ring_moves_only_the_keys_of_the_worker_that_left() -> None:
     hashes = of_int64s(np.arange(5000))
     before, after = Ring(np.arange(10)).first(hashes), Ring(np.delete(np.arange(10), 4)).first(hashes)
@@ -272,6 +325,9 @@ def test_a_wrong_specification_is_a_setting_error(spec: str) -> None:
         {"workers": -1},
         {"workers": 2.5},
         {"workers": 4, "sources": 0},
+        {"workers": 4, "seed": -1},
+        {"workers": 4, "seed": 1 << 31},
+        {"workers": 4, "seed": 0.5},
         {"workers": 2, "speeds": [1.0, float("nan")]},
         {"workers": 2, "speeds": [1.0]},
         {"workers": 2, "speeds": [1.0, 0.0]},

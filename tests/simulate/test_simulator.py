@@ -9,8 +9,10 @@ import pytest
 
 from skewless import policies
 from skewless.errors import SettingError
+from skewless.model.table import Table
 from skewless.simulate import Cluster, Result, WorkerChange, from_array, make, simulate, zipf
 from skewless.simulate.catalogue import NAMES
+from skewless.simulate.schemes.fixed_table import FixedTable
 from skewless.simulate.schemes.scheme import Scheme
 from skewless.simulate.schemes.table_policy import POLICIES, TableScheme
 from skewless.simulate.streams.generators import drifting_zipf, fluctuating
@@ -218,5 +220,13 @@ def test_a_scheme_made_for_another_cluster_is_refused() -> None:
     stream = zipf(1000, keys=10, z=1.0)
     with pytest.raises(SettingError, match="made for 4 workers"):
         simulate(stream, make("pkg", Cluster(4)), Cluster(8))
+    with pytest.raises(SettingError, match="the table is for 4 partitions"):
+        simulate(stream, FixedTable(Cluster(8), Table(4)), Cluster(8))
+    with pytest.raises(SettingError, match="8 is no cluster"):
+        simulate(stream, "pkg", 8)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="8 is no cluster"):
+        make("pkg", 8)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="list is no stream"):
+        simulate([1, 2], "pkg", Cluster(8))  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="is no scheme"):
         simulate(stream, 7, Cluster(8))  # type: ignore[arg-type]

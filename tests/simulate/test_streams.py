@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
+import json
 from collections.abc import Callable
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +31,8 @@ from skewless.simulate.streams.generators import (
 )
 from skewless.simulate.streams.parquet import ParquetStream
 from skewless.simulate.streams.stream import Stream, first_tuples, from_array, in_memory
+
+VECTORS = Path(__file__).parent.parent / "vectors"
 
 GENERATORS: dict[str, Callable[[int], Stream]] = {
     "zipf": lambda m: zipf(m, 1000, 1.0),
@@ -113,6 +120,95 @@ def test_hashes_are_spark_s() -> None:
     assert keyhash.of_int64s([1]).tolist() == [-1712319331]
 
 
+def vectors() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_key_hashes", VECTORS / "make_key_hashes.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+RECORDED: dict[str, list[int]] = json.loads((VECTORS / "key_hashes.json").read_text())
+
+
+@pytest.mark.parametrize("column", RECORDED)
+def test_a_parquet_column_hashes_as_spark_recorded_it(column: str, tmp_path: Path) -> None:
+    plain, int96 = vectors().write(tmp_path)
+    stream = ParquetStream(int96 if column == "int96" else plain, column)
+    numbers = all_of(stream)
+    assert stream.hashes[numbers].tolist() == RECORDED[column]
+    assert stream.name_of(int(numbers[-1])) == "null"
+
+
+def test_the_recorded_hashes_cover_every_column_and_more_than_one_value() -> None:
+    assert set(RECORDED) == {*vectors().columns(), "int96"}
+    assert all(len(set(hashes)) > 2 for hashes in RECORDED.values())
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+     "string", "binary", "date", "timestamp_us"],
+)  # fmt: skip
+def test_an_array_hashes_as_spark_recorded_its_type(column: str) -> None:
+    values = vectors().columns()[column][:-1]
+    keys = values.to_pylist() if column in ("string", "binary") else values.to_numpy(zero_copy_only=False)
+    stream = from_array(keys)
+    assert stream.hashes[stream.numbers].tolist() == RECORDED[column][:-1]
+
+
+def test_dates_and_times_may_be_python_s_own() -> None:
+    days, times = [date(1970, 1, 2), date(2024, 2, 29)], [datetime(1970, 1, 1, 0, 0, 1), datetime(1969, 1, 1)]
+    assert from_array(days).hashes.tolist() == keyhash.of_int32s([1, 19782]).tolist()
+    assert from_array(times).hashes.tolist() == keyhash.of_int64s([10**6, -365 * 86_400 * 10**6]).tolist()
+    abroad = datetime(1970, 1, 1, 2, 0, 1, tzinfo=timezone(timedelta(hours=2)))
+    assert from_array([abroad]).hashes.tolist() == keyhash.of_int64s([10**6]).tolist()
+
+
+def test_floats_that_spark_takes_for_one_key_are_one_key(tmp_path: Path) -> None:
+    values = np.array([0.0, -0.0, np.nan, -np.nan, 1.0], dtype=np.float32)
+    pq.write_table(pa.table({"key": values}), tmp_path / "f.parquet")
+    stream = ParquetStream(tmp_path / "f.parquet", "key")
+    assert all_of(stream).tolist() == [0, 0, 1, 1, 2]
+    assert [stream.name_of(key) for key in range(3)] == ["0.0", "nan", "1.0"]
+    assert len(stream.hashes) == 3
+
+
+def test_one_long_key_does_not_make_the_others_as_long(tmp_path: Path) -> None:
+    """As an array of fixed width these keys would take 80 GB."""
+    keys = ["x" * 1_000_000, *(f"user{i}" for i in range(20_000)), "x" * 1_000_000]
+    pq.write_table(pa.table({"key": keys}), tmp_path / "long.parquet")
+    for stream in (
+        from_array(keys),
+        from_array(np.array(keys, dtype=object)),
+        in_memory(ParquetStream(tmp_path / "long.parquet", "key")),
+    ):
+        assert all_of(stream).tolist() == [*range(20_001), 0]
+        assert stream.name_of(20_000) == "user19999"
+        assert stream.hashes.tolist() == keyhash.of_texts(keys[:-1]).tolist()
+
+
+def test_a_folder_is_read_as_spark_reads_it(tmp_path: Path) -> None:
+    for name, keys in (
+        ("part-1.parquet", [3, 1]),
+        ("part-0.parquet", [1, 2]),
+        ("day=2/part-0.parquet", [5]),
+        ("_temporary/part-9.parquet", [99]),
+        (".part-8.parquet", [98]),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"key": pa.array(keys, pa.int32())}), tmp_path / name)
+    (tmp_path / "_SUCCESS").write_text("")
+    stream = ParquetStream(tmp_path, "key")
+    assert [stream.name_of(key) for key in all_of(stream)] == ["5", "1", "2", "3", "1"]
+    assert stream.tuples == 5
+    assert stream.hashes.tolist() == keyhash.of_int32s([5, 1, 2, 3]).tolist()
+    pq.write_table(pa.table({"key": ["text"]}), tmp_path / "part-2.parquet")
+    with pytest.raises(ColumnError, match="one schema"):
+        ParquetStream(tmp_path, "key")
+
+
 def test_an_array_of_any_plain_type_becomes_a_stream() -> None:
     for keys in (["b", "a", "b"], [5, 3, 5], [0.5, -1.0, 0.5], np.array(["b", "a", "b"], dtype=object)):
         stream = from_array(keys)
@@ -172,6 +268,15 @@ def test_a_file_that_is_missing_or_not_parquet_is_a_setting_error(tmp_path: Path
         lambda: from_array([1.0, float("nan")]),
         lambda: from_array(["a", None]),
         lambda: from_array([1j]),
+        lambda: from_array(["a", 1]),
+        lambda: from_array([Decimal("1.5")]),
+        lambda: from_array(["\ud800"]),
+        lambda: from_array(np.array(["2024-01-01", "NaT"], dtype="datetime64[D]")),
+        lambda: zipf(10, 10, 1.0, seed=-1),
+        lambda: zipf(10, 10, 1.0, seed=1 << 31),
+        lambda: fluctuating(10, seed=-1),
+        lambda: bursts(10, seed=1 << 64),
+        lambda: lognormal_1(10, seed=-1),
         lambda: first_tuples(zipf(10, 10, 1.0), -1),
     ],
 )

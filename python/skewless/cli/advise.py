@@ -16,16 +16,22 @@ from skewless.errors import SettingError
 @click.argument("source", metavar="FILE|TABLE")
 @click.option("--key", "column", required=True, help="The column that holds the key.")
 @click.option("--workers", required=True, type=int, help="Shuffle partitions, or task slots if fewer.")
-@click.option("--operator", type=click.Choice(["atomic", "mergeable"]), default="atomic", show_default=True,
-              help="Whether the operator keeps one state per key, or can merge partial ones.")  # fmt: skip
+@click.option(
+    "--operator",
+    type=click.Choice(["atomic", "mergeable"]),
+    default="atomic",
+    show_default=True,
+    help="atomic: keeps one state per key, so keys are moved. mergeable: a stateless step behind "
+    "skewless.repartition whose partial results are merged later, so keys can be split too.",
+)
 @click.option("--sources", default=8, show_default=True, help="Map tasks.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @plain_errors
 def advise_command(
     source: str, column: str, workers: int, *, operator: str, sources: int, as_json: bool
 ) -> None:
-    """Replay the keys of a parquet FILE, or of a TABLE that Spark knows, through every allowed scheme and
-    recommend one."""
+    """Replay the keys of a parquet FILE (or a folder of them), or of a TABLE that Spark knows, through every
+    allowed scheme, recommend one that Spark can be told to use, and say how."""
     from skewless.simulate import advise, terminal
     from skewless.simulate.streams.parquet import ParquetStream
 

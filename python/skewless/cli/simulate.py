@@ -20,9 +20,9 @@ GENERATORS = ("zipf", "drifting", "fluctuating", "bursts", "ln1", "ln2")
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="A parquet file with the keys; else a generator makes them.",
+    help="A parquet file with the keys, or a folder of them; else a generator makes them.",
 )
-@click.option("--key", "column", help="The column of the file that holds the key.")
+@click.option("--key", "column", help="The column of --data that holds the key.")
 @click.option(
     "--generator",
     type=click.Choice(GENERATORS),
@@ -55,7 +55,8 @@ GENERATORS = ("zipf", "drifting", "fluctuating", "bursts", "ln1", "ln2")
 @click.option(
     "--utilisation", default=0.9, show_default=True, help="Arrivals as a share of what the workers can do."
 )
-@click.option("--batch", default=100_000, show_default=True, help="Tuples in a micro-batch.")
+@click.option("--batch", default=100_000, show_default=True,
+              help="Tuples in a micro-batch; a table policy plans after each.")  # fmt: skip
 @click.option("--seed", default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option(
@@ -72,8 +73,10 @@ def simulate_command(
 
     specs = schemes or SCHEMES
     cluster = _cluster(options)
-    for spec in specs:
-        catalogue.make(spec, cluster)  # complain before the work starts
+    for spec in specs:  # complain before the work starts
+        catalogue.make(spec, cluster, max(1, batch))
+    if plot is not None:
+        plots.check_path(plot)
     stream = _stream(options)
     with progress_bar(stream.tuples * len(specs)) as progress:
         results = simulator.compare(stream, specs, cluster, batch=batch, progress=progress)
@@ -103,6 +106,11 @@ def _stream(options: dict[str, Any]) -> Any:
     from skewless.simulate.streams.parquet import ParquetStream
     from skewless.simulate.streams.stream import first_tuples
 
+    if options["data"] is None and options["column"]:
+        raise SettingError(
+            f"--key {options['column']} names a column, and no file is given. Add --data FILE, or leave "
+            "--key out to have a generator make the keys."
+        )
     if options["data"] is not None:
         if not options["column"]:
             raise SettingError("the file's key column is not given. Add --key COLUMN.")

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 def advise(
     df: DataFrame, *columns: str | Column, workers: int, operator: str = "atomic", rows: int = 1_000_000
 ) -> Advice:
-    """Which routing scheme suits the keys of `df`, and what it would gain. At most `rows` keys are read to
-    the driver, in the order in which Spark gives them: sort by time first if the order matters.
+    """Which routing suits the keys of `df`, what it would gain, and the call that tells Spark to use it. At
+    most `rows` keys are read to the driver, in the order in which Spark gives them: sort by time first if the
+    order matters.
 
         print(skewless.advise(spark.table("events").orderBy("time"), "user", workers=32))
+
+    `operator` is `atomic` for one that keeps one state per key, `mergeable` for a stateless step behind
+    `skewless.repartition` whose partial results are merged later.
     """
     from skewless.simulate.advise import advise as advise_keys
 
@@ -60,4 +64,4 @@ def _keys(df: DataFrame, keys: list[Column], rows: int) -> tuple[Any, Any]:
         raise ColumnError(
             f"the key cannot be read: {error}. Name columns of the DataFrame that Spark can hash and print."
         ) from error
-    return collected["h"].to_numpy(dtype=np.int64), collected["name"].to_numpy(dtype=str)
+    return collected["h"].to_numpy(dtype=np.int64), collected["name"].to_numpy(dtype=object)

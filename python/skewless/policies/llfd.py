@@ -73,9 +73,9 @@ def seat(problem: Problem, giants: Bools, starts: Ints) -> tuple[Ints, Floats]:
 
 
 def ceilings(problem: Problem, floor: Floats) -> Floats:
-    """How high each partition may be filled: L_max, or the same tolerance above what can never leave the
-    partition."""
-    return np.maximum(problem.ceiling, (1.0 + problem.limits.max_imbalance) * floor) + problem.slack
+    """How high each partition may be filled: L_max, or what can never leave the partition. Beside a giant
+    nothing stays that finds room elsewhere: the batch waits for the giant, and for whatever comes on top."""
+    return np.maximum(problem.ceiling, floor) + problem.slack
 
 
 def reachable(problem: Problem) -> float:
@@ -84,7 +84,8 @@ def reachable(problem: Problem) -> float:
     if problem.mean == 0:
         return 0.0
     _, floor = seat(problem, problem.giants, problem.items.sources)
-    return float(ceilings(problem, floor).max()) / problem.mean - 1.0
+    highest = max(problem.mean, float(floor.max()))
+    return ((1.0 + problem.limits.max_imbalance) * highest + problem.slack) / problem.mean - 1.0
 
 
 def assign(

@@ -1,38 +1,45 @@
-"""Which scheme suits these keys: replays them through every scheme that the operator allows, and recommends
-one.
+"""Which routing suits these keys: replays them through every scheme that the operator allows, and recommends
+one that Spark can be told to use today, with the call that does it.
 
 Separate from the simulator because it judges. The yardstick is the time of micro-batches against perfect
-balance, a batch being as slow as its slowest worker; a gain must be worth having, and costs no more state
-than it must.
+balance, a batch being as slow as its slowest worker, plus what the scheme moves: a row whose state moves
+counts as one more row to process. A gain must be worth having, and costs no more state than it must.
 
 >>> keys = np.concatenate([np.zeros(40_000), np.arange(60_000) % 5000])
 >>> advice = advise(keys, workers=8, operator="mergeable")
->>> advice.worth_it, advice.hot[0].name, round(advice.hot[0].fair_shares, 1), advice.gain > 2
-(True, '0.0', 3.2, True)
+>>> advice.best, advice.hot[0].name, round(advice.hot[0].fair_shares, 1), advice.gain > 2
+('table with splits', '0.0', 3.2, True)
+>>> advice.call
+'skewless.repartition(df, 8, "key", table=advice.table)'
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from skewless.errors import SettingError
+from skewless.model.table import Table
 from skewless.simulate.cluster import Cluster
 from skewless.simulate.compiled import Int64s
+from skewless.simulate.schemes.fixed_table import FixedTable, table_with_splits
 from skewless.simulate.simulator import Progress, Result, simulate
 from skewless.simulate.streams.stream import Stream, from_array, in_memory
+from skewless.wording import shortened
 
 OPERATORS = ("atomic", "mergeable")
 WORTH = 1.1  # a gain below this is not worth a change
 CLOSE = 1.2  # among schemes within this factor of the fastest, the one with the least state wins
+SPLITS = "table with splits"
 
-# What Skewless can put to work, and what only shows how far one could get: these need the future or an entry
-# for every key.
+# What Spark can be told to do: move keys for any operator, and for one that can merge also split them by a
+# table. The others choose a worker for each row, need the future, or need an entry for every key: they only
+# show how far one could get. (Spark can spread all rows, too, but every key then has state everywhere.)
 MOVES = ("mixed", "min_table", "min_mig", "llfd", "simple", "readj")
-SPLITS = ("pkg", "greedy:d=4", "d-choices", "w-choices", "fish", "shuffle")
+PER_ROW = ("pkg", "greedy:d=4", "d-choices", "w-choices", "fish", "shuffle")
 REFERENCES = ("potc", "on-greedy", "off-greedy")
 
 
@@ -49,8 +56,8 @@ class FrequentKey:
 
 @dataclass(frozen=True)
 class Advice:
-    """What was found. `best` is one of the schemes that Skewless can put to work, or `hash` if none is worth
-    it."""
+    """What was found. `best` is one of `usable`, what Spark can be told to do for the operator, or `hash` if
+    none is worth it; `call` is how to tell it, and `table` the table that `call` names, if it names one."""
 
     stream: str
     workers: int
@@ -61,17 +68,22 @@ class Advice:
     hot: tuple[FrequentKey, ...]
     floor: float  # the best stretch of batches that is possible without splitting a key
     results: tuple[Result, ...]
+    usable: tuple[str, ...]
     best: str
-    gain: float  # how many times faster batches are than with plain hashing
+    gain: float  # how many times faster batches are than with plain hashing, what is moved counted in
     memory_ratio: float
+    moved: float  # state moved on the way, as a share of the rows
     worth_it: bool
+    call: str
+    table: Table | None
     words: tuple[str, ...]
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
-        fields = asdict(self)
+        fields = asdict(replace(self, table=None))
         for result in fields["results"]:
             del result["points"]
+        fields["table"] = None if self.table is None else [[h, list(to)] for h, to in self.table]
         return fields
 
     def __str__(self) -> str:
@@ -87,25 +99,30 @@ def advise(
     sources: int = 8,
     progress: Progress | None = None,
 ) -> Advice:
-    """Advice for an operator that keeps one state per key (`atomic`), or that can merge partial ones
-    (`mergeable`)."""
+    """Advice for an operator that keeps one state per key (`atomic`), or for a stateless step whose partial
+    results are merged later (`mergeable`)."""
     if operator not in OPERATORS:
         raise SettingError(f"operator {operator!r} is unknown. Choose {' or '.join(OPERATORS)}.")
     cluster = Cluster(workers, sources)
     stream = in_memory(keys if isinstance(keys, Stream) else from_array(keys))
     batch = max(1000, min(100_000, stream.tuples // 50))
     results = [
-        simulate(stream, spec, cluster, batch=batch, progress=progress)
-        for spec in schemes_for(operator, batch)
+        simulate(stream, spec, cluster, batch=batch, progress=progress) for spec in schemes_for(operator)
     ]
     counts = stream.counts()
-    best = _best(results)
-    plain = results[0]
-    gain = plain.batch_stretch / best.batch_stretch
+    table = None
+    if operator == "mergeable":
+        table = table_with_splits(stream.hashes[: len(counts)], counts, workers, mappers=sources)
+        split = simulate(stream, FixedTable(cluster, table), cluster, batch=batch, progress=progress)
+        results.append(replace(split, scheme=SPLITS))
+    usable = ("hash", *MOVES, *((SPLITS,) if operator == "mergeable" else ()))
+    plain, best = results[0], _best([result for result in results if result.scheme in usable])
+    gain = plain.batch_stretch / paid(best)
     worth_it = gain >= WORTH
     chosen = best if worth_it else plain
     hot = tuple(_hot(stream, counts, workers))
     floor = _floor(stream, batch, workers)
+    call = _call(chosen.scheme, operator, workers)
     return Advice(
         stream.label,
         workers,
@@ -116,31 +133,59 @@ def advise(
         hot,
         floor,
         tuple(results),
+        usable,
         chosen.scheme,
         gain if worth_it else 1.0,
         chosen.memory_ratio,
+        moved_share(chosen),
         worth_it,
-        (*_words(plain, best, worth_it), *_limit(operator, floor, hot)),
+        call,
+        table if chosen.scheme == SPLITS else None,
+        (
+            *_words(plain, best, worth_it),
+            *_how(chosen.scheme, call),
+            *_limit(operator, floor, hot),
+            *_spread(results, chosen, workers),
+        ),
     )
 
 
-def schemes_for(operator: str, batch: int) -> list[str]:
-    """The schemes that the operator allows, plain hashing first."""
-    moves = [f"{policy}:interval={batch}" for policy in MOVES]
-    return ["hash", *moves, *(SPLITS if operator == "mergeable" else ()), *REFERENCES]
+def schemes_for(operator: str) -> list[str]:
+    """The schemes by name that the operator allows, plain hashing first."""
+    per_row = PER_ROW if operator == "mergeable" else ()
+    return ["hash", *MOVES, *per_row, *REFERENCES]
 
 
 def runs_of(operator: str) -> int:
     """How often the stream is replayed, for a progress bar."""
-    return len(schemes_for(operator, 1))
+    return len(schemes_for(operator)) + (operator == "mergeable")
 
 
-def _best(results: list[Result]) -> Result:
+def moved_share(result: Result) -> float:
+    """The state that was moved, in rows that had made it, as a share of all rows."""
+    return result.costs.moved_state / max(1, result.tuples)
+
+
+def paid(result: Result) -> float:
+    """The stretch of batches, with a moved row counted as one more row to process."""
+    return result.batch_stretch + moved_share(result)
+
+
+def _best(usable: list[Result]) -> Result:
     """The scheme with the least state among those that are about as fast as the fastest; then the fastest."""
-    usable = [result for result in results if result.scheme.partition(":")[0] not in REFERENCES]
-    fastest = min(result.batch_stretch for result in usable)
-    close = [result for result in usable if result.batch_stretch <= CLOSE * fastest]
-    return min(close, key=lambda result: (round(result.memory_ratio, 2), result.batch_stretch))
+    fastest = min(paid(result) for result in usable)
+    close = [result for result in usable if paid(result) <= CLOSE * fastest]
+    return min(close, key=lambda result: (round(result.memory_ratio, 2), paid(result)))
+
+
+def _call(scheme: str, operator: str, workers: int) -> str:
+    """What to write to have Spark do it; nothing for plain hashing."""
+    if scheme == SPLITS:
+        return f'skewless.repartition(df, {workers}, "key", table=advice.table)'
+    if scheme == "hash":
+        return ""
+    balance = f'skewless.balance(spark, policy="{scheme}")'
+    return balance if operator == "atomic" else f'skewless.repartition(df, {workers}, "key") and {balance}'
 
 
 def _hot(stream: Stream, counts: Int64s, workers: int) -> Iterator[FrequentKey]:
@@ -161,37 +206,54 @@ def _floor(stream: Stream, batch: int, workers: int) -> float:
 
 def _words(plain: Result, best: Result, worth_it: bool) -> Iterator[str]:
     yield f"With plain hashing a batch takes {plain.batch_stretch:.2f} times as long as with perfect balance."
-    if not worth_it:
-        yield (
-            f"The best scheme ({_short(best)}) would bring {best.batch_stretch:.2f}: not worth a change. "
-            "Leave it as it is."
-        )
+    faster = plain.batch_stretch / paid(best)
+    if worth_it:
+        yield f"{best.scheme} brings {best.batch_stretch:.2f}, {_state(best)}: {faster:.2f} times as fast."
+    elif best is plain:
+        yield "Nothing that Spark can be told to do brings more than it costs. Leave it as it is."
     else:
-        faster = plain.batch_stretch / best.batch_stretch
         yield (
-            f"{_short(best)} brings {best.batch_stretch:.2f}: batches are {faster:.2f} times as fast, "
-            f"{_state(best)}."
+            f"The best that Spark can be told to do ({best.scheme}) would bring {best.batch_stretch:.2f}, "
+            f"{_state(best)}: not worth a change. Leave it as it is."
+        )
+
+
+def _how(scheme: str, call: str) -> Iterator[str]:
+    if call:
+        yield f"Use {call}."
+    if scheme == SPLITS:
+        yield (
+            '`advice` is what skewless.advise(df, ..., operator="mergeable") gives. Its table was made from '
+            "these very rows: if the keys drift, make it anew, and give it to a running stream with "
+            "balancer.publish(query, table)."
         )
 
 
 def _limit(operator: str, floor: float, hot: tuple[FrequentKey, ...]) -> Iterator[str]:
     if operator == "atomic" and floor > 1.05 and hot:
         yield (
-            f"The key {hot[0].name!r} alone is {hot[0].fair_shares:.1f} workers' work: without splitting "
-            f"keys nothing can be better than {floor:.2f}. If your operator can merge partial results, ask "
-            "again with the operator 'mergeable'."
+            f"The key {shortened(hot[0].name)!r} alone is {hot[0].fair_shares:.1f} workers' work: without "
+            f"splitting keys nothing can be better than {floor:.2f}. Spark splits a key only in a stateless "
+            "skewless.repartition: if the step is one whose partial results can be merged, ask again with "
+            "--operator mergeable."
         )
 
 
-def _short(result: Result) -> str:
-    return result.scheme.partition(":interval")[0]
+def _spread(results: list[Result], chosen: Result, workers: int) -> Iterator[str]:
+    """What plain Spark has for a step that does not care where a key's rows are."""
+    shuffled = next((result for result in results if result.scheme == "shuffle"), None)
+    if shuffled is not None and chosen.batch_stretch >= WORTH * shuffled.batch_stretch:
+        yield (
+            f"A step that keeps nothing per key can do without: df.repartition({workers}) is level "
+            f"({shuffled.batch_stretch:.2f}), with {shuffled.memory_ratio:.2f} times the partial results to "
+            "merge."
+        )
 
 
 def _state(result: Result) -> str:
     if result.memory > result.keys:
         return f"for {result.memory_ratio:.2f} times the state"
-    moved = result.costs.moved_state / max(1, result.tuples)
     return (
-        f"with {result.costs.table_entries} table entries; "
-        f"state of {moved:.1%} of the rows is moved on the way"
+        f"with {result.costs.table_entries} table entries and state of {moved_share(result):.1%} of the rows "
+        "moved on the way"
     )

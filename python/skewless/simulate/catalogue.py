@@ -56,8 +56,11 @@ def kind(spec: str) -> type[Scheme]:
     return NAMES[name]
 
 
-def make(spec: str, cluster: Cluster) -> Scheme:
-    """A scheme from `name` or `name:option=value,option=value`."""
+def make(spec: str, cluster: Cluster, batch: int | None = None) -> Scheme:
+    """A scheme from `name` or `name:option=value,option=value`. A table policy plans after each `batch`
+    tuples, unless the specification has an interval of its own."""
+    if not isinstance(cluster, Cluster):
+        raise SettingError(f"{cluster!r} is no cluster. Give Cluster(8), for example, for eight workers.")
     scheme, options = kind(spec), _options(spec)
     allowed = [
         name
@@ -72,6 +75,8 @@ def make(spec: str, cluster: Cluster) -> Scheme:
             )
     if issubclass(scheme, TableScheme):
         options["policy"] = spec.partition(":")[0]
+        if batch is not None:
+            options.setdefault("interval", batch)
     try:
         return cast(Callable[..., Scheme], scheme)(cluster, **options)
     except (TypeError, ValueError) as error:

@@ -14,6 +14,7 @@ import numpy as np
 
 from skewless.errors import SettingError
 from skewless.simulate.compiled import Floats, Int32s
+from skewless.simulate.seeds import check_seed
 
 MAX_WORKERS = 1 << 15
 SERVICE_SECONDS = 0.001
@@ -50,6 +51,7 @@ class Cluster:
     def __post_init__(self) -> None:
         _check_count("workers", self.workers, MAX_WORKERS)
         _check_count("sources", self.sources, MAX_WORKERS)
+        check_seed(self.seed)
         if not 0 < self.utilisation <= 100:
             raise SettingError(
                 f"utilisation {self.utilisation} is not a share of the workers' capacity. Give 0.9, for "

@@ -82,8 +82,12 @@ def simulate(
     progress: Progress | None = None,
 ) -> Result:
     """One run. `scheme` is a name with options (`pkg`, `fish:alpha=0.2`), a scheme, or a policy: a function
-    of (snapshot, table, limits), which then plans once per batch. The sources take turns, unless `sources`
-    says, chunk by chunk, which of them sends each tuple."""
+    of (snapshot, table, limits). A policy, by name or as a function, plans once per batch. The sources take
+    turns, unless `sources` says, chunk by chunk, which of them sends each tuple."""
+    if not isinstance(stream, Stream):
+        raise SettingError(f"a {type(stream).__name__} is no stream of keys. Give from_array(keys), say.")
+    if not isinstance(cluster, Cluster):
+        raise SettingError(f"{cluster!r} is no cluster. Give Cluster(8), for example, for eight workers.")
     if batch < 1:
         raise SettingError(f"batch {batch}: a micro-batch has at least one tuple.")
     maker = _maker(scheme, cluster, batch)
@@ -100,7 +104,7 @@ def simulate(
 
 def _maker(scheme: str | Scheme | Policy, cluster: Cluster, batch: int) -> Scheme:
     if isinstance(scheme, str):
-        return make(scheme, cluster)
+        return make(scheme, cluster, batch)
     if not isinstance(scheme, Scheme):
         if not callable(scheme):
             raise SettingError(f"{scheme!r} is no scheme. Give a name, a Scheme, or a policy's function.")

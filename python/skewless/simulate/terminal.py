@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 from skewless.simulate.advise import Advice
 from skewless.simulate.simulator import Result
+from skewless.wording import shortened
 
 COLUMNS = (
     "scheme",
@@ -93,8 +94,16 @@ def advice_text(advice: Advice) -> str:
         f"{advice.stream}: {advice.tuples:,} rows, {advice.keys:,} keys, "
         f"{advice.workers} workers, {advice.operator} operator"
     )
-    hot = [[key.name, f"{key.tuples:,}", f"{key.share:.2%}", f"{key.fair_shares:.2f}"] for key in advice.hot]
-    parts = [results_text(advice.results).partition("\n")[2]]
+    hot = [
+        [shortened(key.name), f"{key.tuples:,}", f"{key.share:.2%}", f"{key.fair_shares:.2f}"]
+        for key in advice.hot
+    ]
+    able = [result for result in advice.results if result.scheme in advice.usable]
+    others = [result for result in advice.results if result.scheme not in advice.usable]
+    parts = [
+        table("what Spark can be told to do", COLUMNS, rows(able)),
+        table("for comparison: Spark has no call for these", COLUMNS, rows(others)),
+    ]
     if hot:
         parts.insert(0, table("hot keys", ("key", "rows", "share", "of one worker's fair share"), hot))
     return "\n".join([title, *parts, *advice.words])

@@ -13,6 +13,10 @@ which is of one worker, hence the factor b before it. The text could not be had 
 programs could (SLBSimulator and SLBStorm by the first author, GitHub). They test h = 1 and the whole head
 only, start at round(p_1 n), and allow the whole set epsilon, b/n + epsilon, so that d is the same or a few
 larger: `published=on` does it their way. docs/evidence/fish.md compares the two.
+
+They work d out at every tuple of the head. A source works it out anew after every tenth more of its tuples
+here, and at least after `refresh` of them: of the very first tuple the one key is the whole stream and gets
+all workers, so a d that is kept from then on sends every early key everywhere.
 """
 
 from __future__ import annotations
@@ -27,15 +31,16 @@ from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled
 from skewless.simulate.schemes.scheme import Scheme, candidate, least_loaded, number
 from skewless.simulate.schemes.space_saving import Records, Summary, count, slot_for
 
+LEARNING = 10  # d is worked out again after a tenth more tuples, while that is less than `refresh`
+
 
 class DChoices(Scheme):
     """Greedy over d workers for the head, over two for the tail, with local loads.
 
     `theta` is the head's threshold: 1/(5n), the share up to which two choices are proven enough (PKG paper,
     Theorem 5.1); `epsilon` the slack, 1e-4; `top` how many keys a source tracks, 1,000 (FISH paper, section
-    2.3); `refresh` after how many of its tuples a source works d out again (our choice; the published code
-    does so for every tuple of the head); `published` takes the condition from the authors' programs instead
-    of the paper.
+    2.3); `refresh` after how many of its tuples at most a source works d out again (our choice); `published`
+    takes the condition from the authors' programs instead of the paper.
     """
 
     splits = True
@@ -166,7 +171,7 @@ def _choose(
         if slots[s, slot].count > theta * tally[s].total:
             if not all_workers and (widths[s] == 0 or tally[s].clock >= tally[s].due):
                 widths[s] = width_of_head(slots, tally, s, theta, n, epsilon, published)
-                tally[s].due = tally[s].clock + refresh
+                tally[s].due = tally[s].clock + min(refresh, 1 + tally[s].clock // LEARNING)
             d = n if all_workers else widths[s]
         worker = alive[candidate(hashes[i], 0, n, seed)]
         if d > 2 or d >= n:

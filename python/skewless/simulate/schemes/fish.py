@@ -7,12 +7,16 @@ FISH paper, section 4. Four parts, each of which can be taken away to see what i
   fewer than d_min or than it had; `classes="all"` gives every hot key all workers, `"d-choices"` that
   scheme's d;
 - *inference* (Algorithm 3): the backlog of a worker is what was sent less what it can have done since;
-- *ring* (section 5): candidates come from a consistent-hash ring; else from hashing modulo n.
+- *ring* (section 5): candidates come from a consistent-hash ring, and of equal waits the first clockwise
+  wins, also for a key that may go to all workers; else candidates come from hashing modulo n.
 
 Where the paper leaves a choice: a key's M_k is kept while the key is tracked. d_min is 2, or ceil(n x mean
 share of the hot keys) where that is more, taken once an epoch. Line 18 and formula (1) together would count a
 tuple twice; we count it once. A source sees only its own tuples, so it grants a worker only its own part, T /
-sources, of the time.
+sources, of the time. Ties in ring order keep a key that is hot for a short time with few workers, where ties
+in order of number would send its next tuple to the next worker: over eleven streams (Zipf, drifting Zipf,
+five real ones) state is 0.60 to 0.99 times as much at 128 workers, 0.96 to 1.00 at 32 and 1.00 to 1.03 at 8,
+and batches take 0.99 to 1.02 times as long.
 """
 
 from __future__ import annotations
@@ -144,9 +148,9 @@ def _choose(
             d = _width(slots, tally, s, slot, least[s], classes, n)
         if d >= n:
             worker = least_loaded(wait, s, floor, place, alive)
-        elif ring:
-            worker = _shortest_of(wait, s, floor[s], orders, nodes[place_of(hashes[i])], d)
-        else:
+        if ring:
+            worker = _shortest_of(wait, s, floor[s], orders, nodes[place_of(hashes[i])], min(d, n))
+        elif d < n:
             worker = alive[candidate(hashes[i], 0, n, seed)]
             for j in range(1, d):
                 other = alive[candidate(hashes[i], j, n, seed)]

@@ -35,7 +35,7 @@ class Ring:
         numbers = owners.astype(np.uint64) * np.uint64(1 << 20) + np.tile(
             np.arange(nodes, dtype=np.uint64), len(workers)
         )
-        places = _scatter(numbers + np.uint64(1 + (seed << 40)))
+        places = _scatter(numbers + np.uint64(1 + (seed >> 24 | (seed & 0xFFFFFF) << 40)))
         order = np.argsort(places, kind="stable")
         self.nodes = (np.searchsorted(places[order], np.arange(PLACES)) % len(owners)).astype(np.int32)
         self.orders = _orders(owners[order], len(workers))

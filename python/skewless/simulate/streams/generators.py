@@ -12,6 +12,7 @@ import numpy as np
 
 from skewless.errors import SettingError
 from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled
+from skewless.simulate.seeds import check_seed
 from skewless.simulate.streams import keyhash
 from skewless.simulate.streams.stream import CHUNK, Stream
 
@@ -27,8 +28,8 @@ class Drawn(Stream):
         stages: Callable[[], Iterator[tuple[int, Floats]]],
         seed: int,
     ) -> None:
-        self.label, self.tuples, self.stages, self.seed = label, tuples, stages, seed
-        self._hashes = keyhash.of_int64s(np.arange(keys) + (seed << 32))
+        self.label, self.tuples, self.stages, self.seed = label, tuples, stages, check_seed(seed)
+        self._hashes = _key_hashes(keys, self.seed)
 
     def chunks(self) -> Iterator[Int32s]:
         generator = np.random.default_rng(self.seed)
@@ -114,7 +115,7 @@ def fluctuating(
     more than half."""
     base, home = (
         zipf_shares(keys, z),
-        (keyhash.of_int64s(np.arange(keys) + (seed << 32)).astype(np.int64) % workers),
+        _key_hashes(keys, check_seed(seed)).astype(np.int64) % workers,
     )
     if not 0 <= f <= 100:
         raise SettingError(f"f={f}: the fluctuation rate is 0 or more.")
@@ -153,7 +154,7 @@ class LogNormal(Stream):
     numbers are kept."""
 
     def __init__(self, tuples: int, mu: float, sigma: float, seed: int = 0) -> None:
-        self.tuples, self.mu, self.sigma, self.seed = _size(tuples), mu, sigma, seed
+        self.tuples, self.mu, self.sigma, self.seed = _size(tuples), mu, sigma, check_seed(seed)
         self.label = f"log-normal mu={mu:g} sigma={sigma:g}"
         self.numbers: dict[int, int] = {}
         self.names: list[int] = []
@@ -189,6 +190,11 @@ def lognormal_1(tuples: int = 10_000_000, seed: int = 0) -> Stream:
 def lognormal_2(tuples: int = 10_000_000, seed: int = 0) -> Stream:
     """LN2: mu 2.245, sigma 1.133 (PKG paper, section 6.1)."""
     return LogNormal(tuples, 2.245, 1.133, seed)
+
+
+def _key_hashes(keys: int, seed: int) -> Int32s:
+    """Other seeds have other keys, and so other places for them."""
+    return keyhash.of_int64s(np.arange(keys) + (seed << 32))
 
 
 def _size(tuples: int) -> int:

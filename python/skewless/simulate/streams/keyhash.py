@@ -1,4 +1,4 @@
-"""Spark's own 32-bit hash of a key, for arrays of integers and for strings.
+"""Spark's own 32-bit hash of a key, by the key's type.
 
 Separate from the schemes because it alone decides what "plain Spark" means: hash mod n of these numbers is
 the partition that `HashPartitioning` gives the key, so key grouping in the simulator is what the user's job
@@ -12,13 +12,16 @@ does today.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skewless.errors import ColumnError
 from skewless.simulate.compiled import Int32s, Int64s, compiled
 
 SPARK_SEED = 42
+LONG_DIGITS = 18  # Spark keeps a decimal of up to so many digits in a long
 
 Seed = int | NDArray[np.generic]
 
@@ -44,14 +47,52 @@ def of_int64s(values: ArrayLike, seed: Seed = SPARK_SEED) -> Int32s:
     return _finish(_mix_in(_mix_in(_seeds(seed, len(word)), low), high), 8)
 
 
+def of_floats(values: ArrayLike, seed: Seed = SPARK_SEED) -> Int32s:
+    """The hash of columns of type float."""
+    return of_int32s(float_bits(np.asarray(values, dtype=np.float32)), seed)
+
+
 def of_doubles(values: ArrayLike, seed: Seed = SPARK_SEED) -> Int32s:
-    """The hash of columns of type double: that of its bits, with -0.0 as 0.0."""
-    return of_int64s((np.asarray(values, dtype=np.float64) + 0.0).view(np.int64), seed)
+    """The hash of columns of type double."""
+    return of_int64s(float_bits(np.asarray(values, dtype=np.float64)), seed)
+
+
+def float_bits(values: NDArray[np.floating]) -> NDArray[np.signedinteger]:
+    """What Spark hashes of a float or a double: its bits, with -0.0 as 0.0 and every NaN as one.
+
+    >>> float_bits(np.array([0.0, -0.0], dtype=np.float32))
+    array([0, 0], dtype=int32)
+    """
+    one_nan = np.where(np.isnan(values), np.array(np.nan, dtype=values.dtype), values) + values.dtype.type(0)
+    return np.asarray(one_nan.view(np.int32 if values.dtype.itemsize == 4 else np.int64))
+
+
+def of_decimals(values: Sequence[Decimal | int], precision: int, seed: int = SPARK_SEED) -> Int32s:
+    """The hash of columns of type decimal: that of the digits as a long, or as bytes where a long is too
+    short. Each value carries as many digits after the point as its column."""
+    digits = [_unscaled(value) for value in values]
+    if precision <= LONG_DIGITS:
+        return of_int64s(np.array(digits, dtype=np.int64), seed)
+    return of_texts(
+        [n.to_bytes((n if n >= 0 else ~n).bit_length() // 8 + 1, signed=True) for n in digits], seed
+    )
+
+
+def _unscaled(value: Decimal | int) -> int:
+    """All digits as one number; Decimal's own arithmetic would round beyond 28 of them."""
+    if isinstance(value, int):
+        return value
+    sign, digits, _ = value.as_tuple()
+    return (-1 if sign else 1) * int("".join(map(str, digits)))
 
 
 def of_texts(texts: Sequence[str | bytes], seed: int = SPARK_SEED) -> Int32s:
-    """The hash of columns of type string and binary."""
-    encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+    """The hash of columns of type string and binary. Texts are not held in an array of fixed width: one long
+    text would make every other as long, and NULs at the end would be lost."""
+    try:
+        encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+    except UnicodeEncodeError as error:
+        raise ColumnError(f"a key is not valid text ({error}). Give texts that UTF-8 can encode.") from error
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     return _of_bytes(np.frombuffer(b"".join(encoded) or b"\0", dtype=np.uint8), ends, np.uint32(seed))
 

@@ -1,6 +1,6 @@
-"""Keys from a column of a parquet file, read row group by row group.
+"""Keys from a column of a parquet file, or of a folder of them, read row group by row group.
 
-Separate from the other streams because it alone needs pyarrow. Only the distinct keys are kept.
+Separate from the other streams because it alone reads files. Only the distinct keys are kept.
 """
 
 from __future__ import annotations
@@ -13,40 +13,39 @@ import numpy as np
 
 from skewless.errors import ColumnError, SettingError
 from skewless.simulate.compiled import Int32s
-from skewless.simulate.streams.stream import CHUNK, Stream, hashes_of
+from skewless.simulate.streams.arrow_keys import KeyType, key_type
+from skewless.simulate.streams.keyhash import SPARK_SEED
+from skewless.simulate.streams.stream import CHUNK, Stream
 
 
 class ParquetStream(Stream):
-    """The rows of one column, in file order; missing keys travel together under the name `null`."""
+    """The rows of one column, in file order; missing keys travel together under the name `null`.
+
+    Of a folder every file `*.parquet` is read, in order of name, subfolders too; files and folders whose name
+    begins with `_` or `.` are passed over, as Spark does.
+    """
 
     def __init__(self, path: str | Path, column: str) -> None:
-        self.path, self.column = Path(path), column
-        file = _open(self.path)
-        if column not in file.schema_arrow.names:
-            raise ColumnError(
-                f"{path} has no column {column!r}. It has {', '.join(file.schema_arrow.names)}."
-            )
-        _check_type(path, column, file.schema_arrow.field(column).type)
-        self.tuples, self.label = file.metadata.num_rows, self.path.stem
+        self.column, self.label = column, Path(path).stem
+        self.paths = _files(Path(path))
+        self.kind, self.tuples = _check(self.paths, column)
         self.numbers: dict[Any, int] = {}
         self.names: list[Any] = []
         self._hashes = np.zeros(0, dtype=np.int32)
 
     def chunks(self) -> Iterator[Int32s]:
-        for batch in _open(self.path).iter_batches(batch_size=CHUNK, columns=[self.column]):
-            column = batch.column(0)
-            plain = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
-            encoded = plain.dictionary_encode(null_encoding="encode")
-            yield self._number(encoded.dictionary)[encoded.indices.to_numpy()]
+        for path in self.paths:
+            for batch in _open(path).iter_batches(batch_size=CHUNK, columns=[self.column]):
+                encoded = self.kind.plain(batch.column(0)).dictionary_encode(null_encoding="encode")
+                yield self._number(encoded.dictionary.to_pylist())[encoded.indices.to_numpy()]
 
-    def _number(self, dictionary: Any) -> Int32s:
-        values = dictionary.to_pylist()
+    def _number(self, values: list[Any]) -> Int32s:
         fresh = [value for value in values if value not in self.numbers]
         for value in fresh:
             self.numbers[value] = len(self.names)
             self.names.append(value)
         if fresh:
-            self._hashes = np.concatenate([self._hashes, _hashes(fresh, dictionary.type)])
+            self._hashes = np.concatenate([self._hashes, _hashes(fresh, self.kind)])
         return np.fromiter((self.numbers[value] for value in values), dtype=np.int32, count=len(values))
 
     @property
@@ -55,7 +54,46 @@ class ParquetStream(Stream):
 
     def name_of(self, key: int) -> str:
         name = self.names[key]
-        return "null" if name is None else str(name)
+        return "null" if name is None else self.kind.name(name)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    inside = sorted(path.rglob("*.parquet"))
+    visible = [
+        file
+        for file in inside
+        if file.is_file() and not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts)
+    ]
+    if not visible:
+        raise SettingError(f"the folder {path} has no parquet file. Give one whose files end in .parquet.")
+    return visible
+
+
+def _check(paths: list[Path], column: str) -> tuple[KeyType, int]:
+    """What the column is, the same in all files, and how many rows they have."""
+    first, tuples = None, 0
+    for path in paths:
+        file = _open(path)
+        schema = file.schema_arrow
+        if column not in schema.names:
+            raise ColumnError(f"{path} has no column {column!r}. It has {', '.join(schema.names)}.")
+        kind = schema.field(column).type
+        first = kind if first is None else first
+        if kind != first:
+            raise ColumnError(
+                f"column {column!r} is of type {first} in {paths[0]} and of type {kind} in {path}. Give "
+                "files with one schema."
+            )
+        tuples += file.metadata.num_rows
+    found = key_type(first)
+    if found is None:
+        raise ColumnError(
+            f"column {column!r} of {paths[0]} is of type {first}. Give a column of integers, texts, floats, "
+            "decimals, dates, timestamps or bytes."
+        )
+    return found, tuples
 
 
 def _open(path: Path) -> Any:
@@ -75,29 +113,11 @@ def _open(path: Path) -> Any:
         ) from error
 
 
-def _check_type(path: str | Path, column: str, kind: Any) -> None:
-    from pyarrow import types
-
-    plain = (
-        types.is_integer,
-        types.is_floating,
-        types.is_string,
-        types.is_large_string,
-        types.is_boolean,
-        types.is_dictionary,
-    )
-    if not any(check(kind) for check in plain):
-        raise ColumnError(
-            f"column {column!r} of {path} is of type {kind}. Give a column of integers, texts or floats."
-        )
-
-
-def _hashes(values: list[Any], kind: Any) -> Int32s:
+def _hashes(values: list[Any], kind: KeyType) -> Int32s:
     """Spark's hashes; a missing key hashes to the seed."""
     missing = np.array([value is None for value in values])
     present = [value for value in values if value is not None]
-    hashes = np.full(len(values), 42, dtype=np.int32)
+    hashes = np.full(len(values), SPARK_SEED, dtype=np.int32)
     if present:
-        narrow = str(kind) in ("int8", "int16", "int32", "bool", "date32[day]")
-        hashes[~missing] = hashes_of(np.array(present, dtype=np.int32) if narrow else np.array(present))
+        hashes[~missing] = kind.hashes(present)
     return hashes

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +24,8 @@ from skewless.simulate.compiled import Int32s, Int64s
 from skewless.simulate.streams import keyhash
 
 CHUNK = 1 << 18
+NOT_HASHED = "cannot be hashed here. Give integers, texts, floats, bytes, dates or timestamps."
+UINT64_DIGITS = 20  # what Spark reads of an unsigned 64-bit integer: decimal(20, 0)
 
 
 class Stream(ABC):
@@ -75,13 +79,13 @@ class Numbered(Stream):
 
 
 def from_array(keys: ArrayLike, label: str = "array") -> Numbered:
-    """A stream of the array's values: integers, texts or floats, numbered in order of value's first
-    appearance."""
-    values = np.asarray(keys).ravel()
-    if values.dtype.kind == "O":
-        if any(value is None for value in values):
-            raise ColumnError("the keys hold missing values. Drop them, or give them a value of their own.")
-        values = values.astype(str)
+    """A stream of the array's values: integers, texts, floats, bytes, dates or timestamps, numbered in order
+    of first appearance."""
+    if isinstance(values := _values(keys), list):
+        numbers_of: dict[str | bytes, int] = {}
+        ranks = (numbers_of.setdefault(value, len(numbers_of)) for value in values)
+        numbered, texts = np.fromiter(ranks, np.int32, len(values)), list(numbers_of)
+        return Numbered(numbered, keyhash.of_texts(texts), _objects(texts), label)
     names, first, numbers = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty(len(order), dtype=np.int32)
@@ -89,22 +93,62 @@ def from_array(keys: ArrayLike, label: str = "array") -> Numbered:
     return Numbered(rank[numbers], hashes_of(names[order]), names[order], label)
 
 
+def _values(keys: ArrayLike) -> NDArray[np.generic] | list[str | bytes]:
+    """The keys, flat: texts as a list, since an array of fixed width makes each as long as the longest."""
+    texts = isinstance(keys, (list, tuple)) and any(isinstance(key, (str, bytes)) for key in keys)
+    values = np.asarray(keys, dtype=object if texts else None).ravel()
+    if values.dtype.kind in "US":
+        return cast(list[str | bytes], values.tolist())
+    return values if values.dtype.kind != "O" else _of_objects(values.tolist())
+
+
+def _of_objects(values: list[Any]) -> NDArray[np.generic] | list[str | bytes]:
+    kinds = {type(value) for value in values}
+    if type(None) in kinds:
+        raise ColumnError("the keys hold missing values. Drop them, or give them a value of their own.")
+    if len(kinds) > 1:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise ColumnError(f"the keys are of several types ({names}). Give keys of one type.")
+    if all(issubclass(kind, (str, bytes)) for kind in kinds):
+        return values
+    if issubclass(kind := kinds.pop(), datetime):
+        return np.array([_in_utc(value) for value in values], dtype="datetime64[us]")
+    made = np.array(values, dtype="datetime64[D]" if issubclass(kind, date) else None)
+    if made.dtype.kind == "O":
+        raise ColumnError(f"keys of type {kind.__name__} {NOT_HASHED}")
+    return made
+
+
+def _in_utc(time: datetime) -> datetime:
+    return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
+
+
+def _objects(values: list[Any]) -> NDArray[np.generic]:
+    made = np.empty(len(values), dtype=object)
+    made[:] = values
+    return made
+
+
 def hashes_of(values: NDArray[np.generic]) -> Int32s:
-    """Spark's hash of a column's values, by their type."""
-    kind = values.dtype.kind
-    if kind in "biu":
-        return (
-            keyhash.of_int32s(values)
-            if values.dtype.itemsize <= 4 and kind != "u"
-            else keyhash.of_int64s(values)
-        )
-    if kind == "f":
+    """Spark's hash of a column's values, by the type that Spark reads them as."""
+    kind, width = values.dtype.kind, values.dtype.itemsize
+    if kind in "bi":
+        return keyhash.of_int32s(values) if width <= 4 else keyhash.of_int64s(values)
+    if kind == "u":  # Spark has no unsigned types and takes the next larger one
+        if width == 8:
+            return keyhash.of_decimals(values.tolist(), UINT64_DIGITS)
+        return keyhash.of_int32s(values) if width <= 2 else keyhash.of_int64s(values)
+    if kind == "f" and width in (4, 8):
         if np.isnan(values).any():
             raise ColumnError("the keys hold NaN. Drop them, or give them a value of their own.")
-        return keyhash.of_doubles(values)
-    if kind in "US":
-        return keyhash.of_texts(values.tolist())
-    raise ColumnError(f"keys of type {values.dtype} cannot be hashed here. Give integers, texts or floats.")
+        return keyhash.of_floats(values) if width == 4 else keyhash.of_doubles(values)
+    if kind == "M":
+        if np.isnat(values).any():
+            raise ColumnError("the keys hold NaT. Drop them, or give them a value of their own.")
+        if values.dtype == np.dtype("datetime64[D]"):
+            return keyhash.of_int32s(values.astype(np.int64))
+        return keyhash.of_int64s(values.astype("datetime64[us]").astype(np.int64))
+    raise ColumnError(f"keys of type {values.dtype} {NOT_HASHED}")
 
 
 def in_memory(stream: Stream) -> Numbered:
@@ -114,7 +158,7 @@ def in_memory(stream: Stream) -> Numbered:
     parts = list(stream.chunks())
     numbers = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
     names = (
-        np.array([stream.name_of(key) for key in range(len(stream.hashes))])
+        _objects([stream.name_of(key) for key in range(len(stream.hashes))])
         if not _named_by_number(stream)
         else None
     )

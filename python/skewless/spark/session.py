@@ -61,7 +61,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         raise SessionError(
             "this process started its JVM without the Skewless jar, and a JVM cannot take it later. Call "
             "configure before the first session of the process; "
-            "under spark-submit give the jar with its flags: spark-submit $(skewless submit-args) job.py."
+            "under spark-submit give --jars and the rest: spark-submit $(skewless submit-args) job.py."
         )
     builder = _with_provider(builder, present)
     builder = builder.config(PLUGINS_KEY, appended(present.get(PLUGINS_KEY), PLUGIN))

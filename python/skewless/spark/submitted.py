@@ -207,7 +207,7 @@ def parsed(text: str) -> dict[str, str]:
     lines = iter(re.split(r"\r\n|\r|\n", text))
     for line in lines:
         whole = line.lstrip(" \t\f")
-        if not whole or whole[0] in "#!":
+        if whole in ("", "\\") or whole[0] in "#!":
             continue
         while _carries_on(whole):
             whole = whole[:-1] + next(lines, "").lstrip(" \t\f")

@@ -1,4 +1,5 @@
-"""Puts the jar of each Spark line into the wheel; an editable install finds it in the sbt output instead."""
+"""Puts the jar of each Spark line and the conf file into the wheel; an editable install finds them in the
+checkout instead."""
 
 from pathlib import Path
 from typing import Any
@@ -18,3 +19,5 @@ class JarHook(BuildHookInterface):  # type: ignore[type-arg]
             if not jar.exists():
                 raise FileNotFoundError(f"{jar} is missing. Run `make jar` before building the wheel.")
             build_data["force_include"][str(jar)] = f"skewless/jars/{name}"
+        conf = Path(self.root) / "conf" / "skewless.conf"
+        build_data["force_include"][str(conf)] = "skewless/conf/skewless.conf"

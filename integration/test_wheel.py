@@ -30,8 +30,9 @@ def test_the_wheel_carries_the_jar_and_runs_a_query_in_a_fresh_environment(tmp_p
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True, timeout=300)
     (wheel,) = tmp_path.glob("skewless-*.whl")
-    jars = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".jar")]
-    assert len(jars) == 1
+    names = zipfile.ZipFile(wheel).namelist()
+    assert len([name for name in names if name.endswith(".jar")]) == 1
+    assert "skewless/conf/skewless.conf" in names
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", f"{wheel}[spark]"], check=True, timeout=600)

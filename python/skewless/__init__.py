@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from skewless.model.snapshot import Snapshot
     from skewless.operators.advise import advise
     from skewless.operators.partitioner import RoutedPartitioner, rdd_key_hash
+    from skewless.operators.plan import plan
     from skewless.operators.repartition import key_hash, repartition
     from skewless.policies import Policy
     from skewless.report.status import Status
     from skewless.spark.balancer import Balancer, BatchLoads, Swap, balance
+    from skewless.spark.doctor import doctor
     from skewless.spark.session import configure
+
+    __version__: str
 
 _LAZY = {
     "Balancer": "skewless.spark.balancer",
@@ -42,6 +46,8 @@ _LAZY = {
     "rdd_key_hash": "skewless.operators.partitioner",
     "repartition": "skewless.operators.repartition",
     "configure": "skewless.spark.session",
+    "doctor": "skewless.spark.doctor",
+    "plan": "skewless.operators.plan",
 }
 
 __all__ = [
@@ -58,13 +64,16 @@ __all__ = [
     "Status",
     "Swap",
     "Table",
+    "__version__",
     "advise",
     "balance",
     "compose",
     "configure",
     "diff",
+    "doctor",
     "errors",
     "key_hash",
+    "plan",
     "policies",
     "rdd_key_hash",
     "repartition",
@@ -73,6 +82,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name in ("policies", "simulate"):
         return import_module(f"skewless.{name}")
     if name not in _LAZY:
@@ -86,3 +97,15 @@ def __getattr__(name: str) -> Any:
             f"skewless.{name} needs pyspark, which is not installed: pip install 'skewless[spark]'."
         ) from error
     return getattr(module, name)
+
+
+def _version() -> str:
+    """The installed release; of a checkout that was never installed, what its VERSION file says."""
+    from importlib.metadata import PackageNotFoundError, version
+    from pathlib import Path
+
+    try:
+        return version("skewless")
+    except PackageNotFoundError:
+        file = Path(__file__).resolve().parents[2] / "VERSION"
+        return file.read_text().strip() if file.is_file() else "unknown"

@@ -10,7 +10,8 @@ class SkewlessError(Exception):
 
 
 class TableError(SkewlessError):
-    """A table that cannot be built or read: a target out of range, a duplicate hash, damaged bytes."""
+    """A table that cannot be built or read: a key where a hash belongs, a target out of range, a duplicate
+    hash, damaged bytes."""
 
 
 class SettingError(SkewlessError):
@@ -22,7 +23,8 @@ class VersionError(SkewlessError):
 
 
 class SessionError(SkewlessError):
-    """The Spark session lacks a part of Skewless (jar, plugin, extension), or is a Spark Connect session."""
+    """There is no Spark session, or it lacks a part of Skewless (jar, plugin, extension), or is a Spark
+    Connect session."""
 
 
 class ColumnError(SkewlessError):
@@ -38,7 +40,8 @@ class NotYetError(QueryError):
 
 
 class CheckpointError(SkewlessError):
-    """A file of Skewless under a query's checkpoint is missing, damaged, or contradicts another."""
+    """A file of Skewless under a query's checkpoint is missing, damaged, cannot be written, or contradicts
+    another."""
 
 
 class PolicyError(SkewlessError):

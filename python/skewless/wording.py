@@ -3,10 +3,12 @@
 
 def counted(count: int, what: str) -> str:
     """
-    >>> counted(1, "key"), counted(2000, "key")
-    ('1 key', '2,000 keys')
+    >>> counted(1, "key"), counted(2000, "key"), counted(0, "query")
+    ('1 key', '2,000 keys', '0 queries')
     """
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+    if count == 1:
+        return f"{count:,} {what}"
+    return f"{count:,} {what[:-1]}ies" if what.endswith("ry") else f"{count:,} {what}s"
 
 
 def amount(size: float) -> str:

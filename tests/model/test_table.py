@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -34,6 +35,20 @@ TABLES = st.builds(Table, st.just(N), st.dictionaries(HASHES, TARGETS, max_size=
         (0, {}, "0 partitions"),
         (-3, {}, "-3 partitions"),
         ((1 << 24) + 1, {}, "partitions"),
+        (4, {"user-7": 1}, "'user-7' is a str, and a table is keyed on 32-bit hashes"),
+        (4, {"7": 1}, "'7' is a str"),
+        (4, {1.5: 1}, r"1\.5 is a float"),
+        (4, {None: 1}, "None is a NoneType"),
+        (4, {True: 1}, "True is a bool"),
+        (4, {1: 2.0}, r"the entry of 1 leads to 2\.0"),
+        (4, {1: None}, "leads to None"),
+        (4, {1: "23"}, "leads to '23'"),
+        (4, {1: (2, None)}, "leads to"),
+        (4, [(1, 2)], "entries are a list"),
+        ("4", {}, "partitions is '4'"),
+        (4.0, {}, r"partitions is 4\.0"),
+        (None, {}, "partitions is None"),
+        (True, {}, "partitions is True"),
     ],
 )
 def test_a_table_that_breaks_a_rule_is_refused(
@@ -46,6 +61,32 @@ def test_a_table_that_breaks_a_rule_is_refused(
 def test_a_duplicate_hash_is_refused() -> None:
     with pytest.raises(TableError, match="two entries"):
         Table.of_moves(4, [5, 5], [1, 2])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Table.of_moves(4, ["user"], [1]),
+        lambda: Table.of_moves(4, [1.0], [1]),
+        lambda: Table.of_moves(4, [1], [None]),
+        lambda: Table(4).route(["user"]),
+        lambda: Table(4).route([0.5]),
+        lambda: Table(4).targets("user"),  # type: ignore[arg-type]
+        lambda: Table(4).targets(1 << 40),
+        lambda: Table(4).route([1 << 40]),
+        lambda: Table(4, epoch=1.5),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_whole_number_is_refused_by_our_own_error(call: Callable[[], object]) -> None:
+    with pytest.raises(TableError):
+        call()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    numpy = Table(np.int64(4), {np.int32(7): np.int64(3), np.int64(9): np.array([1, 2])})  # type: ignore[dict-item,arg-type]
+    assert numpy == Table(4, {7: 3, 9: (1, 2)})
+    assert numpy.targets(np.int32(9)) == (1, 2)  # type: ignore[arg-type]
+    assert Table(4).route([]).tolist() == []
 
 
 def test_a_negative_epoch_is_refused() -> None:

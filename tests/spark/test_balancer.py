@@ -4,13 +4,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import skewless
 from fake_gateway import SKEWED, FakeGateway, FakeQuery
-from skewless.errors import PolicyError, SettingError, TableError
+from skewless.errors import (
+    CheckpointError,
+    PolicyError,
+    QueryError,
+    SessionError,
+    SettingError,
+    TableError,
+)
 from skewless.spark import balancer as module
 from skewless.spark.balancer import balance
 
@@ -96,6 +105,12 @@ def test_other_sessions_have_loops_of_their_own(gateway: FakeGateway) -> None:
         ({"max_imbalance": -1}, SettingError, "max_imbalance is -1"),
         ({"max_entries": 1.5}, SettingError, r"max_entries is 1\.5"),
         ({"window": 0}, SettingError, "window is 0"),
+        ({"max_imbalance": "0.1"}, SettingError, r"max_imbalance is '0\.1'\. Give a number, without quotes"),
+        ({"max_entries": "100"}, SettingError, "max_entries is '100'"),
+        ({"max_entries": float("inf")}, SettingError, "max_entries is inf"),
+        ({"poll_seconds": "1"}, SettingError, "poll_seconds is '1'"),
+        ({"plan_wait_ms": None}, SettingError, "plan_wait_ms is None"),
+        ({"decay": True}, SettingError, "decay is True"),
     ],
 )
 def test_a_bad_setting_is_told_to_the_caller_and_starts_nothing(
@@ -105,6 +120,106 @@ def test_a_bad_setting_is_told_to_the_caller_and_starts_nothing(
     with pytest.raises(error, match=words):
         balance(SPARK, **bad)
     assert len(module._started) == running
+
+
+@pytest.mark.parametrize(
+    ("no_session", "words"),
+    [
+        (None, r"there is no Spark session.*Start one"),
+        (SparkSession.Builder(), r"builder.*getOrCreate\(\)"),
+        (SparkSession, "not a Spark session"),
+        ("local[2]", "'local.2.', not a Spark session"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["mixed", None])
+def test_what_is_no_session_is_refused_by_name(no_session: Any, words: str, policy: str | None) -> None:
+    with pytest.raises(SessionError, match=words) as told:
+        balance(no_session, policy)
+    assert "Connect" not in str(told.value)
+
+
+def test_a_balancer_says_what_it_does(gateway: FakeGateway) -> None:
+    by_hand = balance(SPARK, policy=None)
+    assert repr(by_hand) == "<skewless.Balancer: no loop: tables are published by hand (policy=None)>"
+    balancer = balance(SPARK, poll_seconds=0.001)
+    wait_for(lambda: balancer.status().queries)
+    assert repr(balancer).startswith("<skewless.Balancer: the loop is running (policy mixed, ")
+    assert repr(balancer).endswith(", 1 query seen>")
+    balancer.stop()
+    assert "the loop is over: stopped" in repr(balancer)
+
+
+def test_after_stop_another_loop_levels_the_same_query(gateway: FakeGateway) -> None:
+    [query] = gateway.queries
+    balance(SPARK).stop()
+    with balance(SPARK, pace=skewless.Pace(patience=1), poll_seconds=0.001) as second:
+        wait_for(lambda: second.status().queries)
+        query.run(SKEWED)
+        wait_for(lambda: gateway.published)
+
+
+@pytest.mark.parametrize("query", [None, "clicks", 7])
+def test_what_is_no_query_is_refused(gateway: FakeGateway, query: Any) -> None:
+    balancer = balance(SPARK, policy=None)
+    calls: list[Any] = [lambda: balancer.publish(query, skewless.Table(2)), lambda: balancer.table(query)]
+    for call in calls + ([lambda: balancer.loads(query)] if query is not None else []):
+        with pytest.raises(QueryError, match=f"not {query!r}"):
+            call()
+
+
+class JavaClass:
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def getName(self) -> str:  # noqa: N802
+        return self.names[0]
+
+    def getSimpleName(self) -> str:  # noqa: N802
+        return self.names[0].split(".")[-1]
+
+    def getSuperclass(self) -> JavaClass | None:  # noqa: N802
+        return JavaClass(*self.names[1:]) if len(self.names) > 1 else None
+
+
+class JavaError(Exception):
+    """As Py4J raises it: with a Java exception inside, whose cause tells what went wrong."""
+
+    def __init__(self, *names: str) -> None:
+        cause = SimpleNamespace(
+            getClass=lambda: JavaClass(*names), getMessage=lambda: "Mkdirs failed", getCause=lambda: None
+        )
+        self.java_exception = SimpleNamespace(
+            getClass=lambda: JavaClass("java.lang.RuntimeException", "java.lang.Object"),
+            getMessage=lambda: "wrapped",
+            getCause=lambda: cause,
+        )
+
+
+@pytest.mark.parametrize(
+    ("names", "expected", "words"),
+    [
+        (
+            ("org.example.AccessControlException", "java.io.IOException"),
+            CheckpointError,
+            r"query clicks: AccessControlException: Mkdirs failed\. Give",
+        ),
+        (("java.lang.IllegalStateException",), JavaError, None),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_written_is_told_as_such(
+    gateway: FakeGateway,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
+    expected: type[Exception],
+    words: str | None,
+) -> None:
+    def publish(query: object, table: bytes) -> tuple[int, int]:
+        raise JavaError(*names)
+
+    monkeypatch.setattr(gateway, "publish", publish)
+    [query] = gateway.queries
+    with pytest.raises(expected, match=words):
+        balance(SPARK, policy=None).publish(query, skewless.Table(2))  # type: ignore[arg-type]
 
 
 def test_importing_skewless_stays_light() -> None:

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+import skewless
 from skewless.cli.advise import advise_command
+from skewless.cli.conf_path import conf_path_command
 from skewless.cli.demo import demo_command
+from skewless.cli.doctor import doctor_command
 from skewless.cli.inspect import inspect_command
 from skewless.cli.jar_path import jar_path_command
 from skewless.cli.simulate import simulate_command
+from skewless.cli.submit_args import submit_args_command
 from skewless.errors import SkewlessError
 
 
-def _version() -> str:
-    try:
-        return version("skewless")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 @click.group()
-@click.version_option(_version(), prog_name="skewless")
+@click.version_option(skewless.__version__, prog_name="skewless")
 def cli() -> None:
     """Skewless keeps keyed work in Spark level while hot keys drift."""
 
 
-for _command in (demo_command, simulate_command, advise_command, inspect_command, jar_path_command):
+for _command in (
+    demo_command,
+    doctor_command,
+    simulate_command,
+    advise_command,
+    inspect_command,
+    submit_args_command,
+    jar_path_command,
+    conf_path_command,
+):
     cli.add_command(_command)
 
 

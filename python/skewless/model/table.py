@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,13 +70,12 @@ class Table:
     ) -> None:
         moves: list[tuple[int, int]] = []
         splits: list[tuple[int, Sequence[int]]] = []
-        for key_hash, target in (entries or {}).items():
-            if isinstance(target, (int, np.integer)):
-                moves.append((int(key_hash), int(target)))
-            elif len(target) == 1:
-                moves.append((int(key_hash), int(target[0])))
+        for key, target in _mapping({} if entries is None else entries).items():
+            key_hash, targets = _key_hash(key), _targets(key, target)
+            if len(targets) == 1:
+                moves.append((key_hash, targets[0]))
             else:
-                splits.append((int(key_hash), target))
+                splits.append((key_hash, targets))
         moves.sort()
         splits.sort(key=lambda split: split[0])
         widths = [len(targets) for _, targets in splits]
@@ -96,8 +96,8 @@ class Table:
         >>> len(Table.of_moves(8, [5, -3], [1, 7]))
         2
         """
-        hashes = np.asarray(key_hashes, dtype=np.int64).ravel()
-        target_array = np.asarray(targets, dtype=np.int64).ravel()
+        hashes = _whole_array("key hashes", key_hashes)
+        target_array = _whole_array("targets", targets)
         if len(hashes) != len(target_array):
             raise TableError(
                 f"{len(hashes)} key hashes but {len(target_array)} targets. Give one target for each key "
@@ -148,7 +148,7 @@ class Table:
     ) -> Int32s:
         """The partition of each key hash. The last three arguments matter to split keys only: which mapper of
         how many writes the row, and a hash of the row's content (see `slot`)."""
-        hashes = np.asarray(key_hashes, dtype=np.int32).ravel()
+        hashes = _hash_array(key_hashes)
         routes = (hashes.astype(np.int64) % self.partitions).astype(np.int32)
         found, at = _find(self.move_hashes, hashes)
         routes[found] = self.move_targets[at]
@@ -168,6 +168,7 @@ class Table:
         >>> Table(4, {9: (3, 1)}).targets(9), Table(4).targets(9)
         ((3, 1), (1,))
         """
+        key_hash = int(_hash_array([_key_hash(key_hash)])[0])
         _, at = _find(self.move_hashes, np.array([key_hash], dtype=np.int32))
         if len(at):
             return (int(self.move_targets[at[0]]),)
@@ -353,6 +354,67 @@ def _frozen(values: NDArray[np.int64]) -> Int32s:
     return array
 
 
+def _mapping(entries: object) -> Mapping[object, object]:
+    if not isinstance(entries, Mapping):
+        raise TableError(
+            f"entries are a {type(entries).__name__}. Give a dictionary from key hash to partition, or use "
+            "Table.of_moves."
+        )
+    return entries
+
+
+def _key_hash(key: object) -> int:
+    """A key where its hash belongs is the likeliest mistake: a number in a string must not pass as a hash."""
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        return int(key)
+    raise TableError(
+        f"{key!r} is a {type(key).__name__}, and a table is keyed on 32-bit hashes, not on keys. Take "
+        "the hash of the key from Spark: df.select(skewless.key_hash('key'))."
+    )
+
+
+def _targets(key: object, target: object) -> list[int]:
+    values: list[Any] = (
+        list(target)
+        if isinstance(target, (Sequence, np.ndarray)) and not isinstance(target, (str, bytes))
+        else [target]
+    )
+    if any(isinstance(value, bool) or not isinstance(value, (int, np.integer)) for value in values):
+        raise TableError(
+            f"the entry of {key!r} leads to {target!r}. Give a partition, a whole number from 0, or several "
+            "of them for a split."
+        )
+    return [int(value) for value in values]
+
+
+def _whole_array(what: str, values: ArrayLike) -> NDArray[np.int64]:
+    array = np.asarray(values).ravel()
+    if array.size and array.dtype.kind not in "iu":
+        raise TableError(
+            f"{what} hold {array[0]!r}, which is no whole number. Key hashes come from skewless.key_hash, "
+            "targets are partitions from 0."
+        )
+    return array.astype(np.int64)
+
+
+def _hash_array(key_hashes: ArrayLike) -> Int32s:
+    array = np.asarray(key_hashes)
+    if array.dtype == np.int32:
+        return array.ravel()
+    whole = _whole_array("key hashes", array)
+    _check_hashes(whole)
+    return whole.astype(np.int32)
+
+
+def _check_hashes(hashes: NDArray[np.int64]) -> None:
+    outside = hashes[(hashes < -(1 << 31)) | (hashes >= 1 << 31)]
+    if len(outside):
+        raise TableError(
+            f"key hash {outside[0]} does not fit 32 bits. Use the hash that Spark computes "
+            "(skewless.key_hash)."
+        )
+
+
 def _check(
     epoch: int,
     partitions: int,
@@ -362,6 +424,9 @@ def _check(
     split_offsets: NDArray[np.int64],
     split_targets: NDArray[np.int64],
 ) -> None:
+    for what, number in (("partitions", partitions), ("epoch", epoch)):
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+            raise TableError(f"{what} is {number!r}. Give a whole number.")
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise TableError(
             f"{partitions} partitions: a shuffle has 1 to {MAX_PARTITIONS}. Give the shuffle's own number."
@@ -369,12 +434,7 @@ def _check(
     if not 0 <= epoch < 1 << 63:
         raise TableError(f"epoch {epoch} is not a count. Epochs start at 0 and are given out by publish.")
     hashes = np.concatenate([move_hashes, split_hashes])
-    outside = hashes[(hashes < -(1 << 31)) | (hashes >= 1 << 31)]
-    if len(outside):
-        raise TableError(
-            f"key hash {outside[0]} does not fit 32 bits. Use the hash that Spark computes "
-            "(skewless.key_hash)."
-        )
+    _check_hashes(hashes)
     values, counts = np.unique(hashes, return_counts=True)
     if np.any(counts > 1):
         raise TableError(f"key hash {values[counts > 1][0]} has two entries. Give each key hash one entry.")

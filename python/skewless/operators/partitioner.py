@@ -15,10 +15,13 @@ class RoutedPartitioner:
 
     The key hash is PySpark's `portable_hash`, folded to 32 bits for the table; a key without an entry goes
     where PySpark puts it. Equal when its table is equal, so PySpark sees two RDDs routed alike as partitioned
-    alike. A table with splits is refused: an RDD's partitioner promises that a key sits in one partition.
+    alike. A table with splits is refused: an RDD's partitioner promises that a key sits in one partition. So
+    is another number of partitions than the table's, in the first task that partitions a row.
     """
 
     def __init__(self, table: Table) -> None:
+        if not isinstance(table, Table):
+            raise TableError(f"a RoutedPartitioner takes a skewless.Table, not {table!r}.")
         if table.has_splits:
             raise TableError(
                 "a table with splits cannot partition an RDD: Spark takes a partitioner as a promise that a "
@@ -26,17 +29,52 @@ class RoutedPartitioner:
             )
         self.table = table
         self._moves = dict(zip(table.move_hashes.tolist(), table.move_targets.tolist(), strict=True))
+        self._targets: dict[int, Target] = {}
 
     def __call__(self, key: Hashable) -> int:
         portable = portable_hash(key)
-        target: int | None = self._moves.get(_fold(portable))
-        return portable % self.table.partitions if target is None else target
+        moved: int | None = self._moves.get(_fold(portable))
+        partition = portable % self.table.partitions if moved is None else moved
+        if partition not in self._targets:
+            self._targets[partition] = Target.of(partition, self.table.partitions)
+        return self._targets[partition]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RoutedPartitioner) and other.table == self.table
 
     def __hash__(self) -> int:
         return hash(self.table)
+
+
+class Target(int):
+    """A partition that knows of how many it is one.
+
+    PySpark tells a partition function nothing of the number that `partitionBy` was given: it takes what the
+    function returns modulo that number. A table for another number would route silently wrong, so the modulo
+    itself compares the two.
+
+    >>> Target.of(3, 4) % 4
+    3
+    >>> Target.of(3, 4) % 2  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    skewless.errors.TableError: the table is for 4 partitions and partitionBy was given 2. ...
+    """
+
+    partitions: int
+
+    @classmethod
+    def of(cls, partition: int, partitions: int) -> Target:
+        target = cls(partition)
+        target.partitions = partitions
+        return target
+
+    def __mod__(self, number: int) -> int:
+        if number != self.partitions:
+            raise TableError(
+                f"the table is for {self.partitions} partitions and partitionBy was given {number}. Write "
+                "rdd.partitionBy(table.partitions, RoutedPartitioner(table))."
+            )
+        return int(self)
 
 
 def rdd_key_hash(key: Hashable) -> int:

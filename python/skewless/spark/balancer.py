@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,14 @@ from skewless.control.costs import CostFunction
 from skewless.control.loop import Loop
 from skewless.control.pace import Pace
 from skewless.control.settings import Settings
-from skewless.errors import SettingError, TableError
+from skewless.errors import CheckpointError, QueryError, SettingError, SkewlessError, TableError
 from skewless.model.snapshot import imbalance_of
 from skewless.model.table import Table
 from skewless.policies import Limits, Policy
 from skewless.report.status import Status
 from skewless.spark.gateway import Gateway
+from skewless.spark.session import check_session
+from skewless.wording import counted
 
 
 @dataclass(frozen=True)
@@ -66,16 +69,30 @@ class Balancer:
             raise TableError(
                 f"publish takes a skewless.Table, not a {type(table).__name__}. The old table stays in force."
             )
-        return Swap(*self._gateway.publish(query, table.encode()))
+        _check_query(query)
+        try:
+            return Swap(*self._gateway.publish(query, table.encode()))
+        except SkewlessError:
+            raise
+        except Exception as error:
+            if (reason := _file_trouble(error)) is None:
+                raise
+            raise CheckpointError(
+                f"the table cannot be stored under the checkpoint of query {query.name or query.id}: {reason}"
+                ". Give the driver the right to write there; the old table stays in force."
+            ) from error
 
     def table(self, query: StreamingQuery) -> Table | None:
         """The newest table published for a query, in this run or an earlier one."""
+        _check_query(query)
         found = self._gateway.latest(query)
         return None if found is None else Table.decode(found)
 
     def loads(self, query: StreamingQuery | None = None) -> list[BatchLoads]:
         """The loads of a query's routed exchanges in the last batches, oldest first; of batch jobs without a
         query."""
+        if query is not None:
+            _check_query(query)
         return [BatchLoads(*load) for load in self._gateway.loads("" if query is None else str(query.id))]
 
     def status(self) -> Status:
@@ -101,6 +118,11 @@ class Balancer:
         checkpoint."""
         if self._loop is not None:
             self._loop.stop()
+
+    def __repr__(self) -> str:
+        status = self.status()
+        seen = "" if self._loop is None else f", {counted(len(status.queries), 'query')} seen"
+        return f"<skewless.Balancer: {status.loop}{seen}>"
 
     def __enter__(self) -> Balancer:
         return self
@@ -150,8 +172,17 @@ def balance(
 
     A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
     """
+    check_session(spark)
     if policy is None:
         return Balancer(Gateway(spark))
+    _check_numbers(
+        max_imbalance=max_imbalance,
+        max_entries=max_entries,
+        window=window,
+        decay=decay,
+        poll_seconds=poll_seconds,
+        plan_wait_ms=plan_wait_ms,
+    )
     limits = Limits(max_imbalance=max_imbalance, max_entries=max_entries)
     settings = Settings(
         policy,
@@ -176,3 +207,32 @@ def balance(
         loop.start()
         _started.append((gateway, loop))
     return Balancer(gateway, loop)
+
+
+def _check_numbers(**settings: Any) -> None:
+    """What is no finite number at all; the ranges are checked where the settings are kept."""
+    for name, value in settings.items():
+        number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        if not number or not np.isfinite(value):
+            raise SettingError(f"{name} is {value!r}. Give a number, without quotes.")
+
+
+def _check_query(query: Any) -> None:
+    if not hasattr(query, "runId"):
+        raise QueryError(
+            f"a streaming query is needed, not {query!r}. Give what writeStream.start() returned, or one of "
+            "spark.streams.active."
+        )
+
+
+def _file_trouble(error: Exception) -> str | None:
+    """The words of the IOException behind an error of the JVM; None if there is none."""
+    java = getattr(error, "java_exception", None)
+    while java is not None:
+        kind = java.getClass()
+        while kind is not None:
+            if kind.getName() == "java.io.IOException":
+                return f"{java.getClass().getSimpleName()}: {java.getMessage()}".rstrip(".")
+            kind = kind.getSuperclass()
+        java = java.getCause()
+    return None

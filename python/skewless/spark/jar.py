@@ -1,4 +1,4 @@
-"""Where the jar is: inside the installed package, or in the sbt output of a source checkout.
+"""Where the jar and the conf file are: inside the installed package, or in a source checkout.
 
 Separate from `session.py` because the command line needs it without Spark.
 """
@@ -32,9 +32,28 @@ def jar_path(line: str = SPARK_LINE) -> Path:
     )
 
 
+def conf_path() -> Path:
+    """The properties file that switches Skewless on."""
+    packaged, checkout = (root / "conf" / "skewless.conf" for root in (_package(), _ROOT))
+    found = packaged if packaged.is_file() else checkout
+    if not found.is_file():
+        raise SessionError(
+            "skewless.conf is neither in the package nor in the checkout. Install a built wheel, or use the "
+            "flags that `skewless submit-args` prints."
+        )
+    return found.resolve()
+
+
+_ROOT = Path(__file__).resolve().parents[3]
+
+
+def _package() -> Path:
+    return Path(str(resources.files("skewless")))
+
+
 def _packaged() -> Path:
-    return Path(str(resources.files("skewless"))) / "jars"
+    return _package() / "jars"
 
 
 def _checkout() -> Path:
-    return Path(__file__).resolve().parents[3] / "jvm" / "target" / "scala-2.13"
+    return _ROOT / "jvm" / "target" / "scala-2.13"

@@ -37,9 +37,9 @@ QUIET = {
 }
 
 
-def start(app: str, executors: int = 2, **conf: str) -> SparkSession:
-    """A session with Skewless on `executors` one-core executors, all of them up."""
-    builder = SparkSession.builder.appName(app).master(f"local-cluster[{executors},1,1024]")
+def start(app: str, executors: int = 2, cores: int = 1, **conf: str) -> SparkSession:
+    """A session with Skewless on executors of so many cores, all of them up."""
+    builder = SparkSession.builder.appName(app).master(f"local-cluster[{executors},{cores},1024]")
     for key, value in (QUIET | {"spark.executor.memory": "1g"} | conf).items():
         builder = builder.config(key, value)
     spark = skewless.configure(builder).getOrCreate()
@@ -54,7 +54,8 @@ def start(app: str, executors: int = 2, **conf: str) -> SparkSession:
 
 @pytest.fixture(scope="module")
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    session = start(request.module.__name__, **getattr(request.module, "CONF", {}))
+    module = request.module
+    session = start(module.__name__, cores=getattr(module, "CORES", 1), **getattr(module, "CONF", {}))
     yield session
     session.stop()
 

@@ -18,6 +18,7 @@ from integration.test_loop import EAGER, N, Stream
 from skewless.spark.session import PROVIDER
 
 HOME = Path(tempfile.mkdtemp(prefix="skewless-tell-"))
+CORES = 2
 SINK = "spark.metrics.conf.driver.sink.csv"
 CONF = {
     "spark.sql.shuffle.partitions": str(N),

@@ -66,7 +66,7 @@ def test_a_further_condition_that_leaves_most_rows_unmatched(
     spark: SparkSession, how: str, side: str
 ) -> None:
     many, other = numbers(spark, 400, "k", "v"), few(spark, "w")
-    on = (many.k == other.k) & (many.v % 37 == other.w % 31)
+    on = (many.k == other.k) & (many.v % 37 - other.w % 31 == 0)
     left, right = (many, other) if side == "left" else (other, many)
     check(left, right, on, how, splits=side == "left" or how not in ONE_SIDED)
 
@@ -140,10 +140,20 @@ def test_columns_of_both_sides_can_be_named_after_the_join(spark: SparkSession, 
 
 
 def test_the_number_of_partitions_is_taken_and_no_further_shuffle_is_planned(spark: SparkSession) -> None:
-    joined = check(numbers(spark, 400, "k", "v"), few(spark, "w"), "k", "inner", partitions=5)
-    assert joined.rdd.getNumPartitions() == 5
-    plan = catalyst.physical_plan(joined).toString()
-    assert plan.count("Exchange hashpartitioning") == 2
+    for asked, got in ((13, 13), (5, 8)):
+        joined = check(numbers(spark, 400, "k", "v"), few(spark, "w"), "k", "inner", partitions=asked)
+        assert skewless.explain_join(joined).partitions == got
+        assert joined.rdd.getNumPartitions() == got
+        assert catalyst.physical_plan(joined).toString().count("Exchange hashpartitioning") == 2
+
+
+def test_the_slots_of_a_key_lie_in_different_partitions(spark: SparkSession) -> None:
+    left, right = numbers(spark, 4000, "k", "v"), few(spark, "w")
+    joined = skewless.join(left, right, "k", "left", partitions=13, sample=1.0)
+    split = next(split for split in skewless.explain_join(joined).splits if split.name == '{"k0":3}')
+    placed = joined.where("k = 3").groupBy(F.spark_partition_id()).count().collect()
+    assert len(placed) == split.width == 13
+    assert max(count for _, count in placed) < 1.5 * sum(count for _, count in placed) / 13
 
 
 @pytest.mark.parametrize("how", ["left", "right", "full"])
@@ -153,7 +163,7 @@ def test_control_a_copied_side_that_is_preserved_gives_rows_twice(
     """The oracle sees it if the wrong side is split: what the added rows and the filter are for."""
     left, right = numbers(spark, 400, "k", "v"), few(spark, "w")
     left, right = (right, left) if how == "left" else (left, right)
-    on = (left.k == right.k) & (left[left.columns[1]] % 37 == right[right.columns[1]] % 31)
+    on = (left.k == right.k) & (left[left.columns[1]] % 37 - right[right.columns[1]] % 31 == 0)
     monkeypatch.setitem(PRESERVED, f"{how.upper()} OUTER", ())
     joined = skewless.join(left, right, on, how, sample=1.0)
     assert skewless.explain_join(joined).splits
@@ -254,8 +264,8 @@ QUERIES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
     "anti": lambda left, right: left.join(right, "k", "left_anti"),
     "full": lambda left, right: left.join(right, "k", "full"),
     "exists": exists,
-    "group by": lambda left, right: left.join(right, "k").groupBy("k").count(),
-    "group by another": lambda left, right: left.join(right, "k").groupBy("w").count(),
+    "group by": lambda left, right: left.join(right, "k").groupBy("k").agg(F.max("pay")),
+    "group by another": lambda left, right: left.join(right, "k").groupBy("w").agg(F.max("pay")),
     "window": lambda left, right: left.join(right, "k").select(
         "*", F.count("*").over(Window.partitionBy("k"))
     ),

@@ -79,8 +79,8 @@ def join(
 
     hot              the hot keys, if they are known: values, or tuples where there are several columns. They
                      are split however light they are
-    partitions       of the split join; AQE then leaves them as they are. Default: Spark's own number, which
-                     AQE may merge if they are small
+    partitions       of the split join; AQE then leaves them as they are, and Spark raises it to its own number
+                     if that is higher. Default: Spark's own number, which AQE may merge if they are small
     max_replication  copies of a side's rows, at most this share of its rows, by the sample and three standard
                      errors; exact with sample=1.0
     sample           the share of rows to count. Default: about 200,000 rows of each side, and at least 1 %
@@ -92,7 +92,7 @@ def join(
     _check(left, right, partitions, max_replication, sample, hot)
     plain = left.join(right, on, how)
     found = _logical_join(plain, how)
-    count = partitions or _shuffle_partitions(left.sparkSession)
+    count = max(partitions or 0, _shuffle_partitions(left.sparkSession))
     contents = _contents(found, deal_by)
     skew = next(iter(explain_skew(plain).joins), None)
     why = _why_plain_at_once(found, skew, count)

@@ -58,9 +58,10 @@ class _Key:
 
     @property
     def load(self) -> float:
-        return self.split.rows + self.other.rows + self.pairs
+        return self.load_on_each(1)
 
     def load_on_each(self, width: int) -> float:
+        """Rows of the other side that cannot match stay where they are, and are no part of this."""
         copied = self.other.rows if self.key.can_match else 0.0
         return (self.split.rows + self.pairs) / width + copied
 

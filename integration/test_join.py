@@ -204,6 +204,14 @@ def test_what_needs_no_split_is_the_plain_join_and_says_why(spark: SparkSession)
         skewless.explain_join(skewless.join(random, right, "k", "full", sample=1.0))
     )
     assert skewless.explain_join(skewless.join(random, right, "k", "left", sample=1.0)).splits
+    for as_they_come in (
+        left.limit(300),
+        left.dropDuplicates(["v"]),
+        left.sample(0.9, 1),
+        left.where(F.expr("v > (select max(id) - 3 from (select id from range(9) limit 4))")),
+    ):
+        plain = skewless.join(as_they_come, right, "k", "full", sample=1.0)
+        assert "as they come" in str(skewless.explain_join(plain))
 
 
 def test_a_join_that_aqe_splits_is_left_to_it(spark: SparkSession, aqe: None) -> None:

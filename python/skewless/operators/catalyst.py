@@ -3,6 +3,7 @@ DataFrame is made of a changed plan. Separate so that `join` and `explain_skew` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,11 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from skewless.errors import SessionError
+
+
+_BY_ORDER = re.compile(
+    r"^[\s:+|-]*(GlobalLimit|LocalLimit|Offset|Tail|Sample|Deduplicate|Window|ScriptTransformation)\b", re.M
+)
 
 
 @dataclass(frozen=True)
@@ -66,9 +72,15 @@ def logical_join(plain: DataFrame) -> LogicalJoin | None:
         keys=tuple(_key_pairs(spark, condition, left.outputSet(), right.outputSet())),
         condition=_column(spark, condition),
         output=tuple(_column(spark, attribute) for attribute in items(join.output())),
-        repeatable=bool(left.deterministic() and right.deterministic() and condition.deterministic()),
+        repeatable=bool(condition.deterministic()) and _repeats(left) and _repeats(right),
         root=root,
     )
+
+
+def _repeats(plan: Any) -> bool:
+    """Whether a second reading gives the same rows: nothing random, and no choice of rows by the order in
+    which they come, in subqueries neither."""
+    return bool(plan.deterministic()) and not _BY_ORDER.search(str(plan.treeString()))
 
 
 def _key_pairs(spark: SparkSession, condition: Any, left: Any, right: Any) -> Iterator[KeyPair]:

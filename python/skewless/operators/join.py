@@ -79,7 +79,7 @@ def join(
 
     hot              the hot keys, if they are known: values, or tuples where there are several columns. They
                      are split however light they are
-    partitions       of the split join; AQE then leaves them as they are, and Spark raises it to its own number
+    partitions       of the split join, which AQE then leaves as they are; Spark raises it to its own number
                      if that is higher. Default: Spark's own number, which AQE may merge if they are small
     max_replication  copies of a side's rows, at most this share of its rows, by the sample and three standard
                      errors; exact with sample=1.0
@@ -200,7 +200,10 @@ def _why_plain_at_once(found: LogicalJoin, skew: JoinSkew | None, partitions: in
     if partitions < 2:
         return "there is one partition only"
     if not _sides(found):
-        return "an input or the condition is not deterministic, and unmatched rows would be looked for twice"
+        return (
+            "unmatched rows would be looked for in a second reading, and an input is not deterministic, or "
+            "takes rows as they come (limit, sample, dropDuplicates, window)"
+        )
     return None
 
 

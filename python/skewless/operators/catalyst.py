@@ -12,7 +12,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from skewless.errors import SessionError
 
-
 _BY_ORDER = re.compile(
     r"^[\s:+|-]*(GlobalLimit|LocalLimit|Offset|Tail|Sample|Deduplicate|Window|ScriptTransformation)\b", re.M
 )

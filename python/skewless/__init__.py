@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from skewless.model.plan import Moves, Plan
     from skewless.model.snapshot import Snapshot
     from skewless.operators.advise import advise
+    from skewless.operators.explain_skew import explain_skew
+    from skewless.operators.join import explain_join, join
     from skewless.operators.partitioner import RoutedPartitioner, rdd_key_hash
     from skewless.operators.plan import plan
     from skewless.operators.repartition import key_hash, repartition
@@ -41,6 +43,9 @@ _LAZY = {
     "Swap": "skewless.spark.balancer",
     "balance": "skewless.spark.balancer",
     "advise": "skewless.operators.advise",
+    "explain_join": "skewless.operators.join",
+    "explain_skew": "skewless.operators.explain_skew",
+    "join": "skewless.operators.join",
     "RoutedPartitioner": "skewless.operators.partitioner",
     "key_hash": "skewless.operators.repartition",
     "rdd_key_hash": "skewless.operators.partitioner",
@@ -72,6 +77,9 @@ __all__ = [
     "diff",
     "doctor",
     "errors",
+    "explain_join",
+    "explain_skew",
+    "join",
     "key_hash",
     "plan",
     "policies",

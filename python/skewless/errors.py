@@ -31,6 +31,10 @@ class ColumnError(SkewlessError):
     """A key column that is not there, or of a type that Spark cannot hash."""
 
 
+class JoinError(SkewlessError):
+    """A join that `skewless.join` does not do: one without an equality of both sides, or of streams."""
+
+
 class QueryError(SkewlessError):
     """A streaming query that cannot take what was asked of it: stopped, stateful, or not routed."""
 

@@ -1,0 +1,174 @@
+"""Spark's own plans and expressions, reached through a classic DataFrame: what a join is made of, and how a
+DataFrame is made of a changed plan. Separate so that `join` and `explain_skew` deal in Columns and names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from skewless.errors import SessionError
+
+_BY_ORDER = re.compile(
+    r"^[\s:+|-]*(GlobalLimit|LocalLimit|Offset|Tail|Sample|Deduplicate|Window|ScriptTransformation)\b", re.M
+)
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """One equality of a join's condition; `null_safe` if null equals null in it."""
+
+    left: Column
+    right: Column
+    null_safe: bool
+
+
+@dataclass(frozen=True)
+class LogicalJoin:
+    """A join as Spark has analysed it. `left` and `right` give the columns that `condition` names."""
+
+    how: str
+    left: DataFrame
+    right: DataFrame
+    keys: tuple[KeyPair, ...]
+    condition: Column
+    output: tuple[Column, ...]
+    repeatable: bool
+    root: Any
+
+    def replaced_by(self, joined: DataFrame) -> DataFrame:
+        """What Spark puts on top of the join, on top of `joined`, which must give the columns of
+        `output`."""
+        plan = _plan(joined)
+        if name_of(self.root) != "Join":
+            plan = self.root.withNewChildren(_seq(joined.sparkSession, [plan]))
+        return _of_rows(joined.sparkSession, plan)
+
+
+def require_classic(df: DataFrame, what: str) -> None:
+    if not hasattr(df, "_jdf"):
+        raise SessionError(
+            f"{what} reads Spark's plan on the driver's own JVM, which Spark Connect hides. Use a classic "
+            "session (no .remote(...), SPARK_REMOTE unset) in the driver."
+        )
+
+
+def logical_join(plain: DataFrame) -> LogicalJoin | None:
+    """The join at the top of what `DataFrame.join` gave; None if there is none, or none with a condition."""
+    root = _plan(plain)
+    join = root if name_of(root) == "Join" else root.children().head()
+    if name_of(join) != "Join" or join.condition().isEmpty():
+        return None
+    spark, condition = plain.sparkSession, join.condition().get()
+    left, right = join.left(), join.right()
+    return LogicalJoin(
+        how=str(join.joinType().sql()),
+        left=_of_rows(spark, left),
+        right=_of_rows(spark, right),
+        keys=tuple(_key_pairs(spark, condition, left.outputSet(), right.outputSet())),
+        condition=_column(spark, condition),
+        output=tuple(_column(spark, attribute) for attribute in items(join.output())),
+        repeatable=bool(condition.deterministic()) and _repeats(left) and _repeats(right),
+        root=root,
+    )
+
+
+def _repeats(plan: Any) -> bool:
+    """Whether a second reading gives the same rows: nothing random, and no choice of rows by the order in
+    which they come, in subqueries neither."""
+    return bool(plan.deterministic()) and not _BY_ORDER.search(str(plan.treeString()))
+
+
+def _key_pairs(spark: SparkSession, condition: Any, left: Any, right: Any) -> Iterator[KeyPair]:
+    kind = name_of(condition)
+    if kind == "And":
+        yield from _key_pairs(spark, condition.left(), left, right)
+        yield from _key_pairs(spark, condition.right(), left, right)
+    elif kind in ("EqualTo", "EqualNullSafe") and condition.deterministic():
+        sides = condition.left(), condition.right()
+        for one, other in (sides, sides[::-1]):
+            if _only_of(one, left) and _only_of(other, right):
+                yield KeyPair(_column(spark, one), _column(spark, other), kind == "EqualNullSafe")
+                return
+
+
+def _only_of(expression: Any, side: Any) -> bool:
+    references = expression.references()
+    return bool(references.nonEmpty() and references.subsetOf(side))
+
+
+def columns_in(df: DataFrame, expression: Column) -> list[Column]:
+    """The columns of `df` that a resolved expression reads."""
+    spark = df.sparkSession
+    read = _utils(spark).expression(expression._jc).references()
+    return [_column(spark, a) for a in items(_plan(df).output()) if read.contains(a)]
+
+
+def output_columns(df: DataFrame) -> list[Column]:
+    """Every column of `df`, also where two have one name."""
+    return [_column(df.sparkSession, attribute) for attribute in items(_plan(df).output())]
+
+
+def estimated_rows(df: DataFrame) -> float:
+    """How many rows Spark expects, which may be wildly wrong; infinite if it has no idea."""
+    stats = df._jdf.queryExecution().optimizedPlan().stats()
+    if stats.rowCount().isDefined():
+        return float(str(stats.rowCount().get()))
+    total_bytes = float(str(stats.sizeInBytes()))
+    return total_bytes / row_bytes(df) if total_bytes < 2**62 else float("inf")
+
+
+def row_bytes(df: DataFrame) -> int:
+    """The size that Spark expects of a row of these types."""
+    return 8 + int(df._jdf.schema().defaultSize())
+
+
+def key_hash(spark: SparkSession, columns: list[Column]) -> Column:
+    """A 64-bit hash that is equal for values that a join takes for equal: -0.0 and 0.0, and strings that
+    their collation takes for equal."""
+    expressions: Any = _jvm(spark).org.apache.spark.sql.catalyst.expressions
+    children = [_utils(spark).expression(column._jc) for column in columns]
+    return _column(spark, expressions.CollationAwareXxHash64(_seq(spark, children), 42))
+
+
+def physical_plan(df: DataFrame) -> Any:
+    """The physical plan as it is before any of it has run."""
+    plan = df._jdf.queryExecution().executedPlan()
+    return plan.initialPlan() if name_of(plan) == "AdaptiveSparkPlanExec" else plan
+
+
+def items(seq: Any) -> list[Any]:
+    return [seq.apply(i) for i in range(seq.size())]
+
+
+def name_of(node: Any) -> str:
+    return str(node.getClass().getSimpleName()).rstrip("$")
+
+
+def _plan(df: DataFrame) -> Any:
+    return df._jdf.queryExecution().analyzed()
+
+
+def _of_rows(spark: SparkSession, plan: Any) -> DataFrame:
+    return DataFrame(
+        _jvm(spark).org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark
+    )
+
+
+def _column(spark: SparkSession, expression: Any) -> Column:
+    return Column(_utils(spark).column(expression))
+
+
+def _utils(spark: SparkSession) -> Any:
+    return _jvm(spark).org.apache.spark.sql.classic.ExpressionUtils
+
+
+def _seq(spark: SparkSession, values: list[Any]) -> Any:
+    return _jvm(spark).PythonUtils.toSeq(values)
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark._jvm

@@ -124,7 +124,7 @@ def _width(key: _Key, fair: float, partitions: int, room: float, given: bool) ->
     if key.key.can_match and key.other.at_most > 0:
         bounds.append((1 + math.floor(room / key.other.at_most), "its copies would pass max_replication"))
     if not given:
-        wanted = math.ceil(FINENESS * key.load / fair)
+        wanted = math.ceil(FINENESS * key.load / fair) if fair else 1
         bounds.append((wanted, "it is light"))
         if key.key.can_match and key.other.rows > 0:
             pays = math.floor((key.split.rows + key.pairs) / key.other.rows)

@@ -1,11 +1,11 @@
 """Would it pay to route a batch after its map stage, from exact counts by bucket? The trial behind
 `docs/design/0005-late-routing.md`, in three parts that need no such routing:
 
-    cost      CPU of map and reduce tasks of an exchange of n x v buckets over those of a routed one, in turn in one
-              run; reading one run of buckets per partition, or more when buckets have moved
+    cost      CPU of map and reduce tasks of an exchange of n x v buckets over those of a routed one, in turn
+              in one run; reading one run of buckets per partition, or more when buckets have moved
     swap      how much longer a batch with a swap takes than its neighbours, by waits alone, on 8 slots
-    replay    the streams' batches under each way of deciding, by counts: rows done in the time of the slots over
-              level ones, how often tables change, what of the state is scanned and moved for it
+    replay    the streams' batches under each way of deciding, by counts: rows done in the time of the slots
+              over level ones, how often tables change, what of the state is scanned and moved for it
 
     python bench/late.py cost
     python bench/late.py swap
@@ -37,7 +37,7 @@ def main() -> None:
     {"cost": _cost, "swap": _swap, "replay": _replay}[args.part](args)
 
 
-# -- cost ------------------------------------------------------------------------------------------------------
+# -- cost ------------------------------------------------------------------------------------------------
 
 
 def _cost(args: argparse.Namespace) -> None:
@@ -75,7 +75,7 @@ def _spread(ratios: NDArray[Any]) -> str:
     return f"{median:.2f} [{low:.2f} - {high:.2f}]"
 
 
-# -- swap ------------------------------------------------------------------------------------------------------
+# -- swap ------------------------------------------------------------------------------------------------
 
 
 def _swap(args: argparse.Namespace) -> None:
@@ -89,7 +89,8 @@ def _swap(args: argparse.Namespace) -> None:
         hashes = np.unique(np.concatenate(_hashes(spark, keys)))
         arm = Arm("past:1", Path(folder) / "arm", spark.newSession())
         arm.start(args.seconds * 1e6 * SLOTS / args.rows, 0.03)
-        assert arm.balancer is not None and arm.query is not None
+        assert arm.balancer is not None
+        assert arm.query is not None
         arm.balancer.stop()  # by hand from here on
         balancer = skewless.balance(arm.spark, policy=None)
         published, swaps = [], []
@@ -108,11 +109,12 @@ def _swap(args: argparse.Namespace) -> None:
             if args.batches // 3 <= b < args.batches - 1
         ]
         low, median, high = np.percentile(longer, [25, 50, 75])
+        usual = statistics.median(arm.taken_ms[args.batches // 3 :])
         print(
-            f"{len(hashes):,} keys, {args.rows:,} rows and {args.seconds:g} s of waits per level batch, 5 % of the "
-            f"keys moved: a batch with a swap takes {median:.0f} ms [{low:.0f} - {high:.0f}] more than the mean of its "
-            f"neighbours ({statistics.median(arm.taken_ms[args.batches // 3 :]):.0f} ms), {len(longer)} swaps; "
-            f"publishing {statistics.median(published):.0f} ms, before the batch"
+            f"{len(hashes):,} keys, {args.rows:,} rows and {args.seconds:g} s of waits per level batch, 5 % "
+            f"of the keys moved: a batch with a swap takes {median:.0f} ms [{low:.0f} - {high:.0f}] more "
+            f"than the mean of its neighbours ({usual:.0f} ms), "
+            f"{len(longer)} swaps; publishing {statistics.median(published):.0f} ms, before the batch"
         )
         print("all batches, ms:", [round(ms) for ms in arm.taken_ms], "swaps in", swaps)
         arm.query.stop()
@@ -120,7 +122,7 @@ def _swap(args: argparse.Namespace) -> None:
     spark.stop()
 
 
-# -- replay ----------------------------------------------------------------------------------------------------
+# -- replay ----------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -163,21 +165,22 @@ def _replay(args: argparse.Namespace) -> None:
             for m in (1, 2, 4, 8)
         }
         print(
-            f"\n{name}: {len(hashes)} batches of {len(hashes[0]):,} rows, bound {bound:.2f}, plain x1, 2, 4, 8 "
-            + " ".join(f"{share:.2f}" for share in plain.values())
+            f"\n{name}: {len(hashes)} batches of {len(hashes[0]):,} rows, bound {bound:.2f}, "
+            "plain x1, 2, 4, 8 " + " ".join(f"{share:.2f}" for share in plain.values())
         )
         for v in (8, 16, 32):
             late = _late(hashes, v, 0.0)
             print(
                 f"  late v={v:2d}: {late.share:.2f}, swaps in {late.swaps:.2f} of the batches, scanning "
-                f"{_mean(late.scanned):.2f} and moving {_mean(late.moved):.3f} of the keys; runs per partition "
-                f"{_mean(late.runs):.1f}"
+                f"{_mean(late.scanned):.2f} and moving {_mean(late.moved):.3f} of the keys; "
+                f"runs per partition {_mean(late.runs):.1f}"
             )
         for price in args.prices:
             late, past = _late(hashes, 32, price), _past(hashes, price)
             print(
-                f"  a swap takes {price:g} level batches: batch time best plain {1 / max(plain.values()):.2f}, past "
-                f"{past.time(price):.2f} ({past.swaps:.2f} swaps), late {late.time(price):.2f} ({late.swaps:.2f} swaps)",
+                f"  a swap takes {price:g} level batches: batch time best plain "
+                f"{1 / max(plain.values()):.2f}, past {past.time(price):.2f} ({past.swaps:.2f} swaps), "
+                f"late {late.time(price):.2f} ({late.swaps:.2f} swaps)",
                 flush=True,
             )
 
@@ -234,7 +237,8 @@ def _bucket(hashes: NDArray[Any], v: int) -> NDArray[Any]:
 
 def _dealt(rows: NDArray[Any], owner: NDArray[Any], price: float, trigger: float) -> NDArray[Any]:
     """Buckets go from the heaviest partition to the lightest until none is over TARGET of the mean or nothing
-    helps; the old owners if the heaviest is not over `trigger`, or if less than `price` of the mean is gained."""
+    helps; the old owners if the heaviest is not over `trigger`, or if less than `price` of the mean is
+    gained."""
     before, owner = owner, owner.copy()
     loads = np.bincount(owner, weights=rows, minlength=SLOTS)
     mean, heaviest = loads.mean(), loads.max()

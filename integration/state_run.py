@@ -194,7 +194,7 @@ class Run:
         self.rows: dict[int, Any] = {}
         self.checkpoint = self.home / "checkpoint"
         self.query: StreamingQuery
-        (self.home / "source").mkdir(parents=True)
+        (self.home / "source").mkdir(parents=True, exist_ok=True)
 
     def start(self, provider: str = PROVIDER) -> Run:
         def sink(df: DataFrame, batch: int) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skewless.operators.repartition import key_hash, repartition
     from skewless.policies import Policy
     from skewless.report.status import Status
-    from skewless.spark.balancer import Balancer, BatchLoads, Swap, balance
+    from skewless.spark.balancer import Balancer, BatchLoads, Release, Swap, balance
     from skewless.spark.doctor import doctor
     from skewless.spark.session import configure
 
@@ -40,6 +40,7 @@ _LAZY = {
     "Plan": "skewless.model.plan",
     "Snapshot": "skewless.model.snapshot",
     "Status": "skewless.report.status",
+    "Release": "skewless.spark.balancer",
     "Swap": "skewless.spark.balancer",
     "balance": "skewless.spark.balancer",
     "advise": "skewless.operators.advise",
@@ -64,6 +65,7 @@ __all__ = [
     "Pace",
     "Plan",
     "Policy",
+    "Release",
     "RoutedPartitioner",
     "Snapshot",
     "Status",

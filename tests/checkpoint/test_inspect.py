@@ -206,9 +206,9 @@ DAMAGES: list[tuple[str, Callable[[Path], None], str, str]] = [
     ("another table", table_bytes(lambda _: Table(N, {1: 2}, epoch=2).encode()), "tables/2", "has digest"),
     ("epoch repeated", lambda home: write_pin(home, 5, SECOND), "pins/5", "epochs grow"),
     ("epoch gone back", lambda home: write_pin(home, 5, FIRST), "pins/5", "epochs grow"),
-    ("partitions changed", table_and_pin(5, Table(9, epoch=3)), "pins/5", "is for 9 partitions"),
+    ("partitions changed", table_and_pin(5, Table(9, {1: 2}, epoch=3)), "pins/5", "is for 9 partitions"),
     ("partitions of the state changed",
-     lambda home: write_batches(home, 6, 6, partitions=16), "pins/0", "lies in 16"),
+     lambda home: write_batches(home, 6, 6, partitions=16), "pins/4", "lies in 16"),
     ("metadata of another query",
      lambda home: write(home / "metadata", json.dumps({"id": RUN})), "pins/0", "belongs to query"),
     ("metadata damaged",
@@ -241,6 +241,14 @@ def test_every_problem_is_told_and_not_only_the_first(home: Path) -> None:
         "_skewless/pins/4",
         "_skewless/tables/1",
     ]
+
+
+def test_the_number_of_partitions_may_change_behind_an_empty_table(home: Path) -> None:
+    back = Table(N, epoch=3)
+    write_table(home, back)
+    write_pin(home, 5, back)
+    write_batches(home, 6, 6, partitions=16)
+    assert inspect(home).whole
 
 
 @pytest.mark.parametrize("provider", [PROVIDER, "org.apache.spark.Other"])

@@ -179,9 +179,9 @@ def inspect_folder(location: str, folder: Folder) -> Checkpoint:
     problems += _order_problems(pins)
     # `configure` sets the provider for stateless queries too; only a stateful one has a folder of state.
     stateful = provider == PROVIDER and "state" in names
-    problems += _partition_problems(pins, shuffle_partitions if stateful else None)
     swaps, notes = _swaps(folder, pins)
     epochs = [_epoch(folder, pin, swaps.get(pin.batch), problems) for pin in pins]
+    problems += _partition_problems(epochs, offsets, shuffle_partitions if stateful else None)
     named = {pin.epoch for pin in pins}
     return Checkpoint(
         location=location,
@@ -281,9 +281,17 @@ def _order_problems(pins: Sequence[Pin]) -> Iterator[str]:
             )
 
 
-def _partition_problems(pins: Sequence[Pin], state_partitions: int | None) -> Iterator[str]:
-    for pin in pins:
-        if state_partitions is not None and pin.partitions != state_partitions:
+def _partition_problems(
+    epochs: Sequence[Epoch], offsets: Sequence[int], state_partitions: int | None
+) -> Iterator[str]:
+    """Only of tables that place state now or later, and an empty one places none: the number may change while
+    plain Spark has the checkpoint."""
+    started = offsets[-1] if offsets else -1
+    in_force = max((epoch.pin.batch for epoch in epochs if epoch.pin.batch <= started), default=-1)
+    for epoch in epochs:
+        pin = epoch.pin
+        places = pin.batch >= in_force and (epoch.moves, epoch.splits) != (0, 0)
+        if places and state_partitions is not None and pin.partitions != state_partitions:
             yield (
                 f"{_PINS}/{pin.batch} is for {pin.partitions} partitions, the query's state lies in "
                 f"{state_partitions}, says spark.sql.shuffle.partitions in the newest file of offsets."

@@ -9,10 +9,13 @@ import click
 import skewless
 from skewless.cli.advise import advise_command
 from skewless.cli.conf_path import conf_path_command
+from skewless.cli.convert import convert_command
 from skewless.cli.demo import demo_command
 from skewless.cli.doctor import doctor_command
 from skewless.cli.inspect import inspect_command
 from skewless.cli.jar_path import jar_path_command
+from skewless.cli.mend import mend_command
+from skewless.cli.release import release_command
 from skewless.cli.simulate import simulate_command
 from skewless.cli.submit_args import submit_args_command
 from skewless.errors import SkewlessError
@@ -30,6 +33,9 @@ for _command in (
     simulate_command,
     advise_command,
     inspect_command,
+    convert_command,
+    release_command,
+    mend_command,
     submit_args_command,
     jar_path_command,
     conf_path_command,

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from skewless.errors import SkewlessError
+from skewless.errors import SessionError, SkewlessError
 
 
 def plain_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -22,6 +22,19 @@ def plain_errors(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **options)
         except SkewlessError as error:
             raise click.ClickException(str(error)) from error
+
+    return wrapped
+
+
+def needs_spark(command: Callable[..., None]) -> Callable[..., None]:
+    """Without pyspark, a line that says how to get it."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except ModuleNotFoundError as error:
+            raise SessionError(f"this needs {error.name}: pip install 'skewless[spark]'.") from error
 
     return wrapped
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,14 @@ from skewless.control.costs import CostFunction
 from skewless.control.loop import Loop
 from skewless.control.pace import Pace
 from skewless.control.settings import Settings
-from skewless.errors import CheckpointError, QueryError, SettingError, SkewlessError, TableError
+from skewless.errors import (
+    CheckpointError,
+    NotYetError,
+    QueryError,
+    SettingError,
+    SkewlessError,
+    TableError,
+)
 from skewless.model.snapshot import imbalance_of
 from skewless.model.table import Table
 from skewless.policies import Limits, Policy
@@ -35,6 +43,18 @@ class Swap:
 
     epoch: int
     batch: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """A query that was given back: in `batch` every key went home. Once the batch after it has begun, plain
+    Spark can go on with the checkpoint."""
+
+    batch: int
+
+    @property
+    def plain_from(self) -> int:
+        return self.batch + 1
 
 
 @dataclass(frozen=True)
@@ -81,6 +101,35 @@ class Balancer:
                 f"the table cannot be stored under the checkpoint of query {query.name or query.id}: {reason}"
                 ". Give the driver the right to write there; the old table stays in force."
             ) from error
+
+    def release(self, query: StreamingQuery, timeout_seconds: float | None = None) -> Release:
+        """Takes every key home and gives the checkpoint back to plain Spark: from the batch after the
+        returned one on a start needs no jar. Waits until the batch that takes the keys home is committed, so
+        the query needs input. The query runs on, and takes no table any more in this run.
+
+        Stopped before the next batch has begun, the checkpoint still names Skewless's provider: start the
+        query once more for a batch, or run `skewless release CHECKPOINT`."""
+        _check_query(query)
+        if timeout_seconds is not None:
+            _check_numbers(timeout_seconds=timeout_seconds)
+        name, batch = query.name or query.id, self._gateway.release(query)
+        started = time.monotonic()
+        while self._gateway.newest(str(query.id)) < batch:
+            if not query.isActive:
+                if self._gateway.newest_in_log(query) >= batch:
+                    break
+                raise QueryError(
+                    f"query {name} stopped before batch {batch}, which takes its keys home, was committed. "
+                    "Nothing is lost: start it again, and release it again."
+                )
+            if timeout_seconds is not None and time.monotonic() - started > timeout_seconds:
+                raise NotYetError(
+                    f"batch {batch} of query {name}, which takes its keys home, is not committed after "
+                    f"{timeout_seconds} seconds. It will be, once the query has input; call release again to "
+                    "wait for it."
+                )
+            time.sleep(0.05)
+        return Release(batch)
 
     def table(self, query: StreamingQuery) -> Table | None:
         """The newest table published for a query, in this run or an earlier one."""

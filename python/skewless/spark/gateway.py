@@ -54,6 +54,41 @@ class Gateway:
         epoch, batch = self._call("publish", self._session, query._jsq, table)
         return int(epoch), int(batch)
 
+    def release(self, query: Any) -> int:
+        """The batch in which every key goes home; the checkpoint is plain Spark's after it."""
+        return int(self._call("release", self._session, query._jsq))
+
+    def newest_in_log(self, query: Any) -> int:
+        """The newest batch in a query's commit log, which is right after its end too; -1 before the first."""
+        return int(self._call("newestInLog", query._jsq))
+
+    def release_checkpoint(self, location: str) -> str:
+        """Gives a stopped query's checkpoint back to plain Spark: what was done, in a sentence."""
+        return str(self._call("releaseCheckpoint", self._session, location))
+
+    def undo_release(self, location: str) -> str:
+        """Takes `release_checkpoint` back, as long as the query has not started since."""
+        return str(self._call("undoRelease", self._session, location))
+
+    def mend_checkpoint(self, location: str) -> str:
+        """Takes back what an offline tool has left half-way."""
+        return str(self._call("mendCheckpoint", self._session, location))
+
+    def conversion(self, location: str, checkpoint_format: int) -> Any:
+        """What there is to convert: a `ConvertCheckpoint` of the JVM."""
+        return self._call("conversion", self._session, location, checkpoint_format)
+
+    def copy_store(self, conversion: Any, store: int) -> int:
+        """Copies one store: the number of its rows."""
+        return int(self._call("copyStore", conversion, store))
+
+    def commit_conversion(self, conversion: Any) -> str:
+        return str(self._call("commitConversion", conversion))
+
+    def drop_old(self, location: str) -> str:
+        """Removes the state that the provider before a conversion has left."""
+        return str(self._call("dropOld", self._session, location))
+
     def latest(self, query: Any) -> bytes | None:
         found = self._call("latest", query._jsq)
         return None if found is None else bytes(found)

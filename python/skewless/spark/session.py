@@ -10,7 +10,7 @@ import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from skewless.errors import SessionError, VersionError
+from skewless.errors import SessionError, SettingError, VersionError
 from skewless.spark.jar import SPARK_LINE, jar_path, spark_lines
 from skewless.spark.submitted import (
     EXTENSION,
@@ -31,17 +31,21 @@ from skewless.spark.submitted import (
 
 __all__ = ["EXTENSION", "PLUGIN", "PROVIDER", "PROVIDER_KEY", "check_session", "configure", "next_line"]
 
+ADOPT_KEY = "spark.skewless.adopt"
+
 log = logging.getLogger("skewless")
 
 
-def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+def configure(builder: SparkSession.Builder, *, adopt: bool = False) -> SparkSession.Builder:
     """The builder with Skewless switched on. Jars, plugins and extensions that the builder, spark-submit's
     flags or spark-defaults.conf name already are kept, and Skewless's stand behind them; nothing else
     changes.
 
     New stateful queries keep their state with Skewless's provider (Spark's RocksDB provider, whose keys can
     move), unless a setting names another: that is kept, and a warning says what it means. A query takes its
-    provider for good at its first start: existing checkpoints go on as they are.
+    provider at its first start: existing checkpoints go on as they are, unless `adopt` is true. Then a query
+    whose checkpoint names Spark's RocksDB provider is taken over at its next start (`spark.skewless.adopt`),
+    and can be given back (`Balancer.release`, `skewless release`).
 
         spark = skewless.configure(SparkSession.builder.appName("clicks")).getOrCreate()
 
@@ -51,6 +55,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """
     _check_version()
     _check_builder(builder)
+    if not isinstance(adopt, bool):
+        raise SettingError(f"adopt is {adopt!r}. Give True or False.")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()  # under spark-submit the JVM is there before Python is
     flags = environment_flags() if SparkContext._jvm is None else Flags()
@@ -64,6 +70,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
             "under spark-submit give --jars and the rest: spark-submit $(skewless submit-args) job.py."
         )
     builder = _with_provider(builder, present)
+    if adopt:
+        builder = builder.config(ADOPT_KEY, "true")
     builder = builder.config(PLUGINS_KEY, appended(present.get(PLUGINS_KEY), PLUGIN))
     return builder.config(EXTENSIONS_KEY, appended(present.get(EXTENSIONS_KEY), EXTENSION))
 

@@ -9,6 +9,7 @@ import io.skewless.observe.{Application, BatchLoads, ObservedBatch, Watching}
 import io.skewless.table.TableCodec
 import org.apache.spark.sql.{Column, DataFrame, SparkSession}
 import org.apache.spark.sql.classic.{SparkSession => ClassicSession}
+import org.apache.spark.sql.skewless.checkpoint.{ConvertCheckpoint, MendCheckpoint, ReleaseCheckpoint}
 import org.apache.spark.sql.skewless.query.QueryRegistry
 import org.apache.spark.sql.skewless.route.Routing
 import org.apache.spark.sql.streaming.StreamingQuery
@@ -48,12 +49,42 @@ object Gateway {
     Array(epoch, batch)
   }
 
+  /** Takes every key home and gives the checkpoint back to plain Spark: the batch in which that happens. */
+  def release(session: SparkSession, query: StreamingQuery): Long =
+    QueryRegistry.run(query).tables.release(application(session).conf)
+
+  /** The newest batch in the query's commit log, -1 before the first; reads the log. */
+  def newestInLog(query: StreamingQuery): Long =
+    QueryRegistry.run(query).execution.commitLog.getLatestBatchId().getOrElse(-1L)
+
   /** The newest table of a query as bytes, or null if none was published. */
   def latest(query: StreamingQuery): Array[Byte] =
     QueryRegistry.run(query).tables.latest.map(TableCodec.encode).orNull
 
   /** The committed swaps of a query's run as JSON, oldest first. */
   def swaps(query: StreamingQuery): JList[String] = QueryRegistry.run(query).swaps.records.map(_.json).asJava
+
+  // -- checkpoints of stopped queries --------------------------------------------------------------------------
+
+  def releaseCheckpoint(session: SparkSession, location: String): String =
+    ReleaseCheckpoint.release(classic(session), location)
+
+  def undoRelease(session: SparkSession, location: String): String =
+    ReleaseCheckpoint.undo(classic(session), location)
+
+  def mendCheckpoint(session: SparkSession, location: String): String =
+    MendCheckpoint(classic(session), location)
+
+  /** What there is to convert; nothing is written before `copyStore`. */
+  def conversion(session: SparkSession, location: String, checkpointFormat: Int): ConvertCheckpoint =
+    new ConvertCheckpoint(classic(session), location, checkpointFormat)
+
+  def copyStore(conversion: ConvertCheckpoint, store: Int): Long = conversion.copy(store)
+
+  def commitConversion(conversion: ConvertCheckpoint): String = conversion.commit()
+
+  def dropOld(session: SparkSession, location: String): String =
+    ConvertCheckpoint.dropOld(classic(session), location)
 
   // -- watching ------------------------------------------------------------------------------------------------
 
@@ -121,8 +152,9 @@ object Gateway {
       errors: Long
   ): Boolean = application(session).metrics.show(queryId, imbalance, pauseMs, errors)
 
-  private def registry(session: SparkSession): QueryRegistry =
-    QueryRegistry.of(session.asInstanceOf[ClassicSession].sparkContext)
+  private def classic(session: SparkSession): ClassicSession = session.asInstanceOf[ClassicSession]
+
+  private def registry(session: SparkSession): QueryRegistry = QueryRegistry.of(classic(session).sparkContext)
 
   private def application(session: SparkSession): Application =
     Application.of(session.asInstanceOf[ClassicSession].sparkContext).getOrElse {

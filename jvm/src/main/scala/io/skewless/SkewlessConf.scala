@@ -32,6 +32,8 @@ final class SkewlessConf(pairs: Map[String, String]) {
 
   val keyValues: Boolean = get(KeyValues)
 
+  val adopt: Boolean = get(Adopt)
+
   def checkSize(entries: Int): Unit =
     if (entries > maxEntries)
       throw SkewlessException.table(
@@ -81,7 +83,16 @@ object SkewlessConf {
       "driver."
   )
 
-  val All: Seq[Setting[_]] = Seq(KeyValues, MaxEntries, RetainedBatches, TrackedKeys).sortBy(_.key)
+  val Adopt: Setting[Boolean] = flag(
+    "spark.skewless.adopt",
+    default = false,
+    "Whether a stateful query whose checkpoint names Spark's RocksDB provider is taken over at its next " +
+      "start. No file is edited: from the second batch of that run on, entries of its offset log name " +
+      "Skewless's provider, and a start needs the jar until the query is released. Queries that no table " +
+      "can level are left as they are."
+  )
+
+  val All: Seq[Setting[_]] = Seq(Adopt, KeyValues, MaxEntries, RetainedBatches, TrackedKeys).sortBy(_.key)
 
   def apply(conf: SparkConf): SkewlessConf = {
     val pairs = conf.getAll.filter(_._1.startsWith(Prefix)).toMap

@@ -115,6 +115,9 @@ object HaltingFileSystem {
     deaths.put(s"$folder/", new Death(point, folder.resolve("fired"))); ()
   }
 
+  /** Gives the power back: what was written before it went is there, and nothing else. */
+  def revive(folder: NioPath): Unit = { deaths.remove(s"$folder/"); () }
+
   private def at(operation: String, path: Path): Unit = {
     hook(operation, path)
     val name = path.toUri.getPath

@@ -18,6 +18,8 @@ object Queries {
   def publish(query: StreamingQuery, table: Table, conf: SkewlessConf): (Long, Long) =
     QueryRegistry.run(query).tables.publish(table, conf)
 
+  def release(query: StreamingQuery, conf: SkewlessConf): Long = QueryRegistry.run(query).tables.release(conf)
+
   def latest(query: StreamingQuery): Option[Table] = QueryRegistry.run(query).tables.latest
   def swaps(query: StreamingQuery): Seq[SwapRecord] = QueryRegistry.run(query).swaps.records
 

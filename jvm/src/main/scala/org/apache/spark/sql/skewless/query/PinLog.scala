@@ -56,6 +56,9 @@ private[skewless] final class PinLog(
 
   def latest: Option[Table] = pins.lastOption.map { case (_, pin) => tableOf(pin) }
 
+  /** The batch of the newest pin; -1 if there is none. */
+  def newestBatch: Long = pins.lastOption.fold(-1L)(_._1)
+
   def tableAt(batch: Long): Option[Table] =
     pins.rangeTo(batch).lastOption.map { case (_, pin) => tableOf(pin) }
 

@@ -1,7 +1,8 @@
 // In Spark's package because it reads StreamExecution, which Spark keeps private.
 package org.apache.spark.sql.skewless.query
 
-import io.skewless.SkewlessException
+import io.skewless.{SkewlessConf, SkewlessException}
+import io.skewless.observe.Application
 import io.skewless.table.Table
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger
 import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution}
@@ -10,10 +11,34 @@ import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, St
  * Whether a query can take a table. A refusal says by its code whether to ask again: `QueryError` is final for
  * this run, `NotYetError` may pass with the query's next batch, `TableError` is about this table alone.
  */
-private[query] final class PublishChecks(execution: StreamExecution) {
+private[query] final class PublishChecks(execution: StreamExecution, handover: Handover) {
 
   /** The operator that keeps the query's state, if it has one. */
   val statefulOperator: Option[String] = StateShape.statefulNode(execution.analyzedPlan)
+
+  /** Whether the application takes checkpoints of Spark's RocksDB provider over. */
+  def adopts: Boolean =
+    Application.of(execution.sparkSession.sparkContext).exists(_.conf.adopt) && runsInBatches
+
+  /** Whether the query can be released. */
+  def release(): Unit = {
+    def refuse(why: String) = throw SkewlessException.query(s"query ${execution.id} cannot be released: $why")
+    if (!execution.isActive)
+      refuse("it has stopped. Run `skewless release CHECKPOINT`, or start it again and release it then.")
+    if (statefulOperator.isEmpty)
+      refuse("it keeps no state, so nothing ties it to Skewless: plain Spark goes on with it as it is.")
+    handover.next.filter(_ != Handover.Ours).foreach { provider =>
+      refuse(s"its checkpoint names $provider: plain Spark goes on with it as it is.")
+    }
+  }
+
+  def refuseReleased(batch: Long): Nothing = refuse(
+    s"it is released: from batch ${batch + 1} on its checkpoint is plain Spark's. To balance it again, start " +
+      s"it again with ${SkewlessConf.Adopt.key}=true."
+  )
+
+  private def runsInBatches: Boolean =
+    execution.isInstanceOf[MicroBatchExecution] && !execution.trigger.isInstanceOf[RealTimeTrigger]
 
   /**
    * @param routed     the numbers of partitions of the exchanges that `skewless.repartition` made
@@ -23,11 +48,13 @@ private[query] final class PublishChecks(execution: StreamExecution) {
   def apply(table: Table, routed: Set[Int], shape: Option[StateShape], hasPlanned: Boolean): Unit = {
     if (!execution.isActive)
       refuse("it has stopped. Start it again and publish then; the old table stays in force.")
-    if (!execution.isInstanceOf[MicroBatchExecution] || execution.trigger.isInstanceOf[RealTimeTrigger])
+    if (!runsInBatches)
       refuse(
         "it does not run in micro-batches, between which tables are swapped. Use a processing-time or " +
           "available-now trigger."
       )
+    if (statefulOperator.isDefined && shape.isEmpty && willBeAdopted)
+      refuseForNow("its first batch of this run takes its checkpoint over. Publish after that batch.")
     statefulOperator.foreach(checkState(_, table, shape))
     val ofState = statePartitions(shape)
     val partitions = if (statefulOperator.isEmpty || table.isEmpty) routed ++ ofState else ofState.toSet
@@ -38,6 +65,12 @@ private[query] final class PublishChecks(execution: StreamExecution) {
           partitions.toSeq.sorted.mkString(", ") +
           ". Make the table for that number; the old table stays in force."
       )
+  }
+
+  /** Nothing is planned yet, and the checkpoint, or the session if there is none, names Spark's provider. */
+  private def willBeAdopted: Boolean = adopts && {
+    val ofSession = execution.sparkSession.sessionState.conf.stateStoreProviderClass
+    handover.newest.getOrElse(ofSession) == Handover.Sparks
   }
 
   private def refuse(why: String): Nothing = throw SkewlessException.query(words(why))

@@ -7,6 +7,7 @@ import io.skewless.table.Table
 import org.apache.hadoop.fs.Path
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+import org.apache.spark.sql.internal.SQLConf
 
 /** A logical node whose exchange, of `n` partitions, takes the table of the running query. */
 private[skewless] trait RoutedByTable { def n: Int }
@@ -21,8 +22,14 @@ object ExchangeRouting {
 /** The tables before a batch and in it; none means plain hashing. */
 private[skewless] final case class StateTables(before: Option[Table], after: Option[Table]) {
   def epoch: Long = after.fold(0L)(_.epoch)
-  def tableBefore(n: Int): Table = before.getOrElse(Table.empty(n))
-  def tableAfter(n: Int): Table = after.getOrElse(Table.empty(n))
+  def tableBefore(n: Int): Table = sized(before, n)
+  def tableAfter(n: Int): Table = sized(after, n)
+
+  def moveState: Boolean = after.exists(!_.isEmpty) && before.map(_.epoch) != after.map(_.epoch)
+
+  /** An empty table hashes plainly, whatever number it was made for: that may have changed since. */
+  private def sized(table: Option[Table], n: Int): Table =
+    table.fold(Table.empty(n))(t => if (t.isEmpty) Table.empty(n).withEpoch(t.epoch) else t)
 }
 
 /**
@@ -38,7 +45,8 @@ final class QueryTables private[query] (
     watching: => Option[Watching],
     attempt: Attempt
 ) extends Logging {
-  private val checks = new PublishChecks(execution)
+  private val handover = new Handover(execution)
+  private val checks = new PublishChecks(execution, handover)
   private val pinLog = new PinLog(
     new Path(execution.resolvedCheckpointRoot),
     execution.id,
@@ -55,6 +63,9 @@ final class QueryTables private[query] (
 
   /** What the last planning found of the query's stateful stages; nothing is known before the first. */
   private var stateShape: Option[StateShape] = None
+
+  /** The batch of the empty table, if the query is released: after it the checkpoint is plain Spark's. */
+  private var releasedIn: Option[Long] = None
 
   // -- planning ------------------------------------------------------------------------------------------------
 
@@ -84,8 +95,20 @@ final class QueryTables private[query] (
     val tables =
       StateTables(if (batchId == 0) None else pinLog.tableAt(batchId - 1), pinLog.tableAt(batchId))
     (tables.before ++ tables.after).foreach(checkReadable(batchId, shape, _))
+    if (tables.moveState) checkOwn(batchId, tables.epoch)
+    if (releasedIn.exists(_ <= batchId)) handover.release(batchId)
     tables
   }
+
+  /** State that a table places must never stand under another provider's name: see `Handover`. */
+  private def checkOwn(batchId: Long, epoch: Long): Unit =
+    handover.entry(batchId).filter(_ != Handover.Ours).foreach { provider =>
+      throw SkewlessException.checkpoint(
+        s"batch $batchId of query ${execution.id} is to move state by the table of epoch $epoch, and its entry " +
+          s"of the offset log names $provider, which would not know of that. Nothing was moved; restore the " +
+          "checkpoint from a copy."
+      )
+    }
 
   private def checkReadable(batchId: Long, shape: StateShape, table: Table): Unit = shape match {
     case StateShape.Refused(why) if !table.isEmpty =>
@@ -93,8 +116,7 @@ final class QueryTables private[query] (
         s"the state of query ${execution.id} lies by the table of epoch ${table.epoch}, and batch $batchId " +
           s"cannot be routed by it: $why. The query stops before any row is read."
       )
-    case StateShape.Routable(n)
-        if n != table.partitions && !(table.isEmpty && routedPartitions(table.partitions)) =>
+    case StateShape.Routable(n) if n != table.partitions && !table.isEmpty =>
       throw SkewlessException.checkpoint(
         s"the state of query ${execution.id} lies by the table of epoch ${table.epoch} in " +
           s"${table.partitions} partitions, batch $batchId has $n. Something changed the number behind " +
@@ -114,6 +136,47 @@ final class QueryTables private[query] (
   private def mayWait(batchId: Long): Boolean = lastPlanned >= 0 && batchId > lastPlanned.max(inherited)
 
   def decided(batchId: Long): Unit = synchronized(planWait.decided(batchId))
+
+  // -- adopting and releasing ----------------------------------------------------------------------------------
+
+  /**
+   * Takes the checkpoint over in the first batch of a run, if the setting says so and a table could level the
+   * query. Tables of an earlier time may lie there: whoever released the query left an empty one in force.
+   *
+   * @param shape what the plan allows, whoever keeps the state
+   */
+  private[skewless] def adopt(batchId: Long, conf: SQLConf, shape: StateShape): Unit = synchronized {
+    val isRoutable = shape.isInstanceOf[StateShape.Routable]
+    if (checks.adopts && isRoutable && lastPlanned < 0 && conf.stateStoreProviderClass == Handover.Sparks) {
+      val known = Seq(pinLog.tableAt(batchId - 1), pinLog.tableAt(batchId), pinLog.latest).flatten
+      known.find(!_.isEmpty).foreach(refuseUnreleased(batchId, _))
+      handover.adopt(batchId, conf)
+    }
+  }
+
+  private def refuseUnreleased(batchId: Long, table: Table): Nothing = throw SkewlessException.checkpoint(
+    s"query ${execution.id} cannot be adopted in batch $batchId: its checkpoint names Spark's provider, yet a " +
+      s"table in force or waiting, epoch ${table.epoch}, moves ${table.size} keys. It was never released, or files of " +
+      "different times were mixed. Restore the checkpoint from a copy; the query stops before any row is read."
+  )
+
+  /**
+   * Takes every key home and gives the checkpoint back: the batch in which that happens. From the batch after it
+   * on a start needs no jar. Again gives the same batch.
+   */
+  def release(conf: SkewlessConf): Long = synchronized {
+    releasedIn.getOrElse {
+      checks.release()
+      val batch = pinLog.latest.filterNot(_.isEmpty) match {
+        case Some(table) => publish(Table.empty(table.partitions), conf)._2
+        case None =>
+          val started = execution.offsetLog.getLatestBatchId().getOrElse(-1L)
+          (lastPlanned.max(started) + 1).max(pinLog.newestBatch)
+      }
+      releasedIn = Some(batch)
+      batch
+    }
+  }
 
   // -- looking ahead -------------------------------------------------------------------------------------------
 
@@ -148,6 +211,7 @@ final class QueryTables private[query] (
 
   /** Stores a table and pins the next unplanned batch to it: (epoch, batch). */
   def publish(table: Table, conf: SkewlessConf): (Long, Long) = synchronized {
+    releasedIn.foreach(checks.refuseReleased)
     checks(table, routedPartitions, stateShape, hasPlanned = lastPlanned >= 0)
     conf.checkSize(table.size)
     val startedBatch = execution.offsetLog.getLatestBatchId().getOrElse(-1L)

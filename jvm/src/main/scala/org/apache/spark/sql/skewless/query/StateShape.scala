@@ -1,10 +1,10 @@
 // In Spark's package because it reads logical plans and StreamExecution, which are private.
 package org.apache.spark.sql.skewless.query
 
+import io.skewless.SkewlessConf
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.skewless.SkewlessStateStoreProvider
 
 /** What a plan's stateful stages allow: a table for `partitions`, or, with a reason, none. */
 private[skewless] sealed trait StateShape
@@ -13,14 +13,22 @@ private[skewless] object StateShape {
   final case class Routable(partitions: Int) extends StateShape
   final case class Refused(why: String) extends StateShape
 
-  def keepsOurs(conf: SQLConf): Boolean =
-    conf.stateStoreProviderClass == classOf[SkewlessStateStoreProvider].getName
+  def keepsOurs(conf: SQLConf): Boolean = conf.stateStoreProviderClass == Handover.Ours
 
-  /** Why a state store provider rules tables out, if it does. */
+  /** Why a state store provider rules tables out, if it does, and what to do. */
   def obstacle(conf: SQLConf): Option[String] = Option.when(!keepsOurs(conf))(
-    s"its checkpoint keeps it with ${conf.stateStoreProviderClass}, which cannot move it. A query takes the " +
-      "provider of its first start for good: start it on a new checkpoint, in a session from " +
-      "skewless.configure(builder)"
+    s"its checkpoint keeps it with ${conf.stateStoreProviderClass}, which cannot move it. " +
+      (conf.stateStoreProviderClass match {
+        case Handover.Sparks =>
+          s"Start it again with ${SkewlessConf.Adopt.key}=true (skewless.configure(builder, adopt=True)): " +
+            "Skewless then takes the checkpoint over, and gives it back when asked"
+        case Handover.HdfsBacked =>
+          "Stop it, run `skewless convert CHECKPOINT`, and start it again with " +
+            s"${SkewlessConf.Adopt.key}=true"
+        case _ =>
+          "Skewless takes over checkpoints of Spark's own providers only: start the query on a new " +
+            "checkpoint, in a session from skewless.configure(builder)"
+      })
   )
 
   /**

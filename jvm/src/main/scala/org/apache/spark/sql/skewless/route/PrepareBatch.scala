@@ -56,6 +56,7 @@ private[skewless] final case class RoutedInput(
  * placed its exchanges and numbered its operators. All that planning does besides rewriting the plan is done
  * here, in this order:
  *
+ *  - adopt: a run's first batch takes its checkpoint over from Spark's provider, if a setting says so;
  *  - look: the batch's own keys are counted, in a job, if a loop wants to see them;
  *  - wait: for the loop to decide, for a bounded time;
  *  - settle: the batch is planned from here on, and its tables are those that were pinned to it;
@@ -78,6 +79,7 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
       batch: RunningBatch
   ): Option[BatchRouting] = {
     val (run, conf) = (QueryRegistry.run(batch), session.sessionState.conf)
+    run.tables.adopt(batch.batchId, conf, StatefulStage.ofPlan(plan, stages, conf))
     run.tables.lookAhead(batch.batchId)(LookAhead.count(stages.flatMap(_.exchanges), _, session, batch))
     val tables = run.tables.stateTables(batch.batchId, StatefulStage.shape(plan, stages, conf))
     Option.when(StateShape.keepsOurs(conf))(

@@ -66,11 +66,18 @@ private[skewless] object StatefulStage {
   def of(plan: SparkPlan): Seq[StatefulStage] = all(plan).filter(_.operators.nonEmpty)
 
   /** What the stages of a plan allow together: one table serves them all, or none does. */
-  def shape(plan: SparkPlan, stages: Seq[StatefulStage], conf: SQLConf): StateShape = {
+  def shape(plan: SparkPlan, stages: Seq[StatefulStage], conf: SQLConf): StateShape =
+    ofPlan(plan, stages, conf) match {
+      case routable: StateShape.Routable =>
+        StateShape.obstacle(conf).fold[StateShape](routable)(StateShape.Refused(_))
+      case refused => refused
+    }
+
+  /** The same, whoever keeps the state. */
+  def ofPlan(plan: SparkPlan, stages: Seq[StatefulStage], conf: SQLConf): StateShape = {
     val strict = SQLConf.STATEFUL_OPERATOR_USE_STRICT_DISTRIBUTION
     plan
       .collectFirst { case _: AdaptiveSparkPlanExec => "it is planned adaptively" }
-      .orElse(StateShape.obstacle(conf))
       .orElse(
         Option.when(!conf.getConf(strict))(
           s"${strict.key} is false, so its state does not lie by the operator's full key"

@@ -1,0 +1,46 @@
+"""`skewless convert`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from skewless.cli.terminal import needs_spark, plain_errors
+from skewless.wording import amount
+
+
+@click.command("convert")
+@click.argument("location", metavar="CHECKPOINT")
+@click.option("--dry-run", is_flag=True, help="Tell what would be done, and write nothing.")
+@click.option("--drop-old", is_flag=True, help="Remove the old state that a finished conversion has left.")
+@click.option(
+    "--checkpoint-format",
+    type=click.IntRange(1, 2),
+    default=1,
+    show_default=True,
+    help="The spark.sql.streaming.stateStore.checkpointFormatVersion with which the query will run.",
+)
+@plain_errors
+@needs_spark
+def convert_command(location: str, dry_run: bool, drop_old: bool, checkpoint_format: int) -> None:
+    """Make the HDFS-backed CHECKPOINT of a stopped query one of Spark's RocksDB provider, which Skewless can
+    adopt. Broken off anywhere, it can be run again."""
+    if dry_run and drop_old:
+        raise click.UsageError("--dry-run and --drop-old do not go together.")
+    from skewless.spark.stopped import Conversion, gateway
+
+    with gateway("skewless convert") as jvm:
+        if drop_old:
+            click.echo(jvm.drop_old(location))
+            return
+        conversion = Conversion.of(jvm, location, checkpoint_format)
+        click.echo(f"{amount(conversion.state_bytes)} of state, to be copied in batch {conversion.batch}")
+        for store, name in enumerate(conversion.stores):
+            if dry_run:
+                click.echo(f"  {name}")
+            else:
+                started = time.monotonic()
+                rows = conversion.copy(store)
+                click.echo(f"  {name}: {rows:,} rows in {time.monotonic() - started:.1f} s")
+        click.echo("dry run: nothing was written." if dry_run else conversion.commit())

@@ -1,8 +1,8 @@
-"""A query of plain Spark is put on Skewless and taken off again; before and after, it runs in a process that has
-no jar.
+"""A query of plain Spark is put on Skewless and taken off again; before and after, it runs in a process that
+has no jar.
 
-Plain is that process too: pyspark alone, with whichever provider the checkpoint names. `HandoverSuite` does the
-same for the operators of the JVM; here are Python's, the commands, and Spark's own tools.
+Plain is that process too: pyspark alone, with whichever provider the checkpoint names. `HandoverSuite` does
+the same for the operators of the JVM; here are Python's, the commands, and Spark's own tools.
 """
 
 from __future__ import annotations

@@ -12,12 +12,11 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from pyspark.sql import SparkSession
 
 import skewless
 from integration import state_run
 from integration.conftest import FORMATS
-from integration.state_run import OPERATORS, N, Run, collect, counts, swap_and_feed, table
+from integration.state_run import OPERATORS, Run, collect, counts, swap_and_feed, table
 from skewless.errors import QueryError
 from skewless.spark.session import PROVIDER
 
@@ -150,33 +149,5 @@ def test_a_session_without_the_extension_or_the_jar_cannot_go_on_with_moved_stat
     swapped.start().query.processAllAvailable()
     back = balancer.publish(swapped.query, table(hashes, 0))
     swapped.feed(3, 4, 5)
-    swapped.assert_moved(back)
-    assert swapped.rows == plain(counts).rows
-
-
-def test_sparks_offline_repartition_is_refused_and_the_offset_it_leaves_stops_the_query_until_it_is_removed(
-    spark: SparkSession,
-    balancer: skewless.Balancer,
-    run: Callable[..., Run],
-    plain: Callable[..., Run],
-    hashes: list[int],
-) -> None:
-    swapped = run(counts)
-    moved_and_stopped(balancer, swapped, hashes)
-    committed = swapped.committed()
-    with pytest.raises(Exception, match="UNSUPPORTED_PROVIDER"):
-        spark._streamingCheckpointManager.repartition(str(swapped.checkpoint), 2 * N)
-    left = (
-        swapped.checkpoint / "offsets" / "2"
-    )  # Spark writes the offsets of its repartition before it looks at the provider
-    assert left.exists()
-    with pytest.raises(Exception, match="UNFINISHED_REPARTITION"):
-        swapped.start().query.processAllAvailable()
-    assert swapped.committed() == committed
-    left.unlink()
-    left.with_name(".2.crc").unlink(missing_ok=True)
-    swapped.start().feed(2, 3)
-    back = balancer.publish(swapped.query, table(hashes, 0))
-    swapped.feed(4, 5)
     swapped.assert_moved(back)
     assert swapped.rows == plain(counts).rows

@@ -14,6 +14,7 @@ import skewless
 from fake_gateway import SKEWED, FakeGateway, FakeQuery
 from skewless.errors import (
     CheckpointError,
+    NotYetError,
     PolicyError,
     QueryError,
     SessionError,
@@ -21,7 +22,7 @@ from skewless.errors import (
     TableError,
 )
 from skewless.spark import balancer as module
-from skewless.spark.balancer import balance
+from skewless.spark.balancer import Balancer, balance
 
 SPARK: Any = object()
 
@@ -237,3 +238,33 @@ def test_the_plain_data_types_are_at_hand() -> None:
     assert skewless.policies.names()
     assert skewless.Snapshot.of(skewless.Table(2), [0], [1.0]).imbalance == 1.0
     assert {"Pace", "Plan", "Snapshot", "Status", "policies"} <= set(skewless.__all__)
+
+
+def released(newest: list[int], in_log: int = -1) -> Balancer:
+    """A balancer over a query whose keys go home in batch 7; `newest` are the answers of the commit news."""
+    gateway: Any = SimpleNamespace(
+        release=lambda query: 7,
+        newest=lambda query_id: newest.pop(0) if len(newest) > 1 else newest[0],
+        newest_in_log=lambda query: in_log,
+    )
+    return Balancer(gateway)
+
+
+@pytest.mark.parametrize(("active", "newest", "in_log"), [(True, [5, 6, 7], -1), (False, [6], 7)])
+def test_release_returns_when_the_batch_that_takes_the_keys_home_is_committed(
+    active: bool, newest: list[int], in_log: int
+) -> None:
+    query: Any = SimpleNamespace(id="q", runId="r", name="clicks", isActive=active)
+    found = released(newest, in_log).release(query, timeout_seconds=60)
+    assert (found.batch, found.plain_from) == (7, 8)
+
+
+def test_release_says_what_to_do_when_that_batch_does_not_come() -> None:
+    query: Any = SimpleNamespace(id="q", runId="r", name="clicks", isActive=True)
+    with pytest.raises(NotYetError, match="call release again"):
+        released([6]).release(query, timeout_seconds=0)
+    query.isActive = False
+    with pytest.raises(QueryError, match="start it again, and release it again"):
+        released([6], in_log=6).release(query)
+    with pytest.raises(SettingError, match="timeout_seconds"):
+        released([6]).release(query, timeout_seconds=float("nan"))

@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import skewless
-from skewless.errors import SessionError
+from skewless.errors import SessionError, SettingError
 from skewless.spark import session as module
 from skewless.spark.submitted import (
     EXTENSION,
@@ -53,6 +53,13 @@ def test_a_bare_builder_gets_all_parts() -> None:
         EXTENSIONS_KEY: EXTENSION,
         PROVIDER_KEY: PROVIDER,
     }
+
+
+def test_adopt_is_a_setting_of_the_application() -> None:
+    options = skewless.configure(SparkSession.Builder(), adopt=True)._options
+    assert options["spark.skewless.adopt"] == "true"
+    with pytest.raises(SettingError, match="True or False"):
+        skewless.configure(SparkSession.Builder(), adopt="yes")  # type: ignore[arg-type]
 
 
 def test_what_the_defaults_name_is_kept_and_nothing_else_is_touched(defaults: Path) -> None:

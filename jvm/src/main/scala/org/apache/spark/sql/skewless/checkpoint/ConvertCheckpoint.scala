@@ -56,8 +56,8 @@ final class ConvertCheckpoint(session: SparkSession, location: String, checkpoin
   ).allOperatorStateMetadata.toSeq
   if (operators.isEmpty)
     refuse(
-      "it has no operator metadata, which Spark writes since 3.5: without it the layout of the state cannot be " +
-        "known. Run the query once with a newer Spark. Nothing was changed."
+      "it has no operator metadata, which older Sparks did not write: without it the layout of the state " +
+        "cannot be known. Run the query once with this Spark. Nothing was changed."
     )
 
   private val partitionsOf: Map[(Long, String), Int] = (for {

@@ -49,7 +49,7 @@ private[checkpoint] final class StoppedCheckpoint(val session: SparkSession, loc
 
   def provider(batch: Long): String = entry(batch).metadataOpt
     .flatMap(Handover.providerOf)
-    .getOrElse(refuse(s"$offsetsDir/$batch names no state store provider: a Spark before 2.3 wrote it."))
+    .getOrElse(refuse(s"$offsetsDir/$batch names no state store provider: a Spark too old for this release wrote it."))
 
   lazy val pins: PinLog = new PinLog(root, queryId, session, stateful = isStateful)
 

@@ -11,7 +11,15 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.skewless.checkpoint.ReleaseCheckpoint
-import org.apache.spark.sql.skewless.{Event, FileRun, FullMatrix, Handed, HaltPoint, HaltingFileSystem, Operator}
+import org.apache.spark.sql.skewless.{
+  Event,
+  FileRun,
+  FullMatrix,
+  HaltPoint,
+  HaltingFileSystem,
+  Handed,
+  Operator
+}
 import org.apache.spark.sql.skewless.Queries
 import org.apache.spark.sql.streaming.Trigger
 import org.scalatest.funsuite.AnyFunSuite
@@ -93,7 +101,9 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
 
     def whole(): Unit = {
       step(2)(plainly())
-      step(6)(adopting(ours((id, publish) => tables.get(id + 1).filterNot(isPinned(id + 1)).foreach(publish))))
+      step(6)(
+        adopting(ours((id, publish) => tables.get(id + 1).filterNot(_ => isPinned(id + 1)).foreach(publish)))
+      )
       step(9)(ours((id, _) => if (id >= 6 && isOurs) Queries.release(query, limits)))
       step(9)(if (isOurs) ReleaseCheckpoint.release(spark, checkpoint))
       step(10)(plainly())
@@ -110,7 +120,7 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
       }
     }
 
-    private def isPinned(batch: Long)(table: Table) =
+    private def isPinned(batch: Long): Boolean =
       Files.exists(dir.resolve(s"checkpoint/_skewless/pins/$batch"))
 
     private def isOurs: Boolean = {

@@ -164,10 +164,18 @@ def test_a_sound_checkpoint(tmp_path: Path) -> None:
     assert [finding.what for finding in found.findings[-2:]] == ["checkpoint", "state"]
 
 
-def test_a_checkpoint_with_another_provider(tmp_path: Path) -> None:
-    finding = only_wrong("state", checkpoint=checkpoint(tmp_path / "c", provider="a.B"))
-    assert finding.found == "kept by a.B since the query's first start"
-    assert "new checkpoint" in finding.remedy
+@pytest.mark.parametrize(
+    ("provider", "words"),
+    [
+        ("a.B", "new checkpoint"),
+        ("a.RocksDBStateStoreProvider", "spark.skewless.adopt=true"),
+        ("a.HDFSBackedStateStoreProvider", "skewless convert"),
+    ],
+)
+def test_a_checkpoint_with_another_provider(tmp_path: Path, provider: str, words: str) -> None:
+    finding = only_wrong("state", checkpoint=checkpoint(tmp_path / "c", provider=provider))
+    assert finding.found == f"kept by {provider}"
+    assert words in finding.remedy
 
 
 def test_a_stateless_query_needs_no_provider(tmp_path: Path) -> None:

@@ -317,11 +317,15 @@ def _checkpoint(location: str) -> Iterator[Finding]:
 def _frozen_provider(provider: str) -> Finding:
     if provider == PROVIDER:
         return _right("state", f"kept by {provider}")
-    remedy = (
-        "The query keeps this provider for good. To balance it, start it on a new checkpoint in a session "
-        "that skewless.configure made."
+    adopt = "start it with spark.skewless.adopt=true: Skewless then takes the checkpoint over."
+    remedy = {
+        "RocksDBStateStoreProvider": f"To balance it, {adopt}",
+        "HDFSBackedStateStoreProvider": f"To balance it, stop it, run `skewless convert`, and {adopt}",
+    }.get(
+        provider.rpartition(".")[2],
+        "To balance the query, start it on a new checkpoint in a session that skewless.configure made.",
     )
-    return _wrong("state", f"kept by {provider} since the query's first start", remedy)
+    return _wrong("state", f"kept by {provider}", remedy)
 
 
 def _unwritable(location: str) -> bool:

@@ -161,8 +161,8 @@ def kept_out(provider: str, where: str) -> str:
     return (
         f"{PROVIDER_KEY} is {provider} in {where}, and it is kept: new stateful queries keep their state "
         "with it, and Skewless cannot balance them. Remove the setting to let Skewless set its own provider "
-        "(Spark's RocksDB provider, whose keys can move); a query takes its provider for good at its first "
-        "start."
+        "(Spark's RocksDB provider, whose keys can move); a query takes its provider at its first start, and "
+        "spark.skewless.adopt=true takes over those that Spark's RocksDB provider keeps."
     )
 
 

@@ -43,6 +43,8 @@ final class ConvertCheckpoint(session: SparkSession, location: String, checkpoin
       s"its state is kept by $sourceProvider, and only ${Handover.HdfsBacked} needs converting. Nothing was " +
         "changed."
     )
+  if (isRepartition)
+    refuse("Spark's offline repartition was tried and broken off. Run `skewless mend` first.")
   if (newestCommit != last)
     refuse(
       s"batch $newest has begun and is not committed. Start the query as it is, let the batch finish, stop it, " +

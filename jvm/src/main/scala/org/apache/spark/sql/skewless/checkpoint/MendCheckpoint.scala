@@ -15,9 +15,7 @@ object MendCheckpoint {
   def apply(session: SparkSession, location: String): String = {
     val checkpoint = new StoppedCheckpoint(session, location)
     import checkpoint._
-    val isRepartition = !isCommitted && newest > 0 &&
-      OfflineStateRepartitionUtils.isRepartitionBatch(newest, offsets)
-    if (isRepartition && provider(newest) != Handover.Ours)
+    if (isRepartition && provider(newest) == Handover.Sparks)
       refuse(
         s"batch $newest is a repartition by plain Spark that has not finished. Spark finishes it: run " +
           s"spark._streamingCheckpointManager.repartition again with the same number of partitions, " +

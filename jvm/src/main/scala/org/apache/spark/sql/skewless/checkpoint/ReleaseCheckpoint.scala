@@ -11,7 +11,6 @@ import org.apache.spark.sql.execution.streaming.checkpointing.{
   OffsetSeqMetadata,
   OffsetSeqMetadataV2
 }
-import org.apache.spark.sql.execution.streaming.state.OfflineStateRepartitionUtils
 import org.apache.spark.sql.skewless.query.Handover
 
 /**
@@ -54,7 +53,7 @@ object ReleaseCheckpoint {
   /** Every key must lie at home, before and after the newest batch: it runs again if it is not committed. */
   private def checkHome(checkpoint: StoppedCheckpoint): Unit = {
     import checkpoint._
-    if (!isCommitted && OfflineStateRepartitionUtils.isRepartitionBatch(newest, offsets))
+    if (isRepartition)
       refuse("Spark's offline repartition was tried and broken off. Run `skewless mend` first.")
     val lying = if (isCommitted) Seq(pins.tableAt(newest)) else Seq(newest - 1, newest).map(pins.tableAt)
     val away = (lying :+ pins.latest).flatten.find(!_.isEmpty)

@@ -17,6 +17,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.{
   OffsetSeqLog
 }
 import org.apache.spark.sql.execution.streaming.runtime.StreamMetadata
+import org.apache.spark.sql.execution.streaming.state.OfflineStateRepartitionUtils
 import org.apache.spark.sql.execution.streaming.utils.StreamingUtils
 import org.apache.spark.sql.skewless.query.{Handover, PinLog}
 
@@ -42,6 +43,11 @@ private[checkpoint] final class StoppedCheckpoint(val session: SparkSession, loc
   val newest: Long = offsets.getLatestBatchId().getOrElse(refuse("no batch of it has begun."))
   val newestCommit: Long = commits.getLatestBatchId().getOrElse(-1L)
   val isCommitted: Boolean = newestCommit >= newest
+
+  /** Whether the newest entry is one that Spark's offline repartition has begun and not committed. */
+  val isRepartition: Boolean =
+    !isCommitted && newest > 0 && OfflineStateRepartitionUtils.isRepartitionBatch(newest, offsets)
+
   val isStateful: Boolean = files.exists(stateDir)
 
   def entry(batch: Long): OffsetSeqBase =
@@ -49,7 +55,9 @@ private[checkpoint] final class StoppedCheckpoint(val session: SparkSession, loc
 
   def provider(batch: Long): String = entry(batch).metadataOpt
     .flatMap(Handover.providerOf)
-    .getOrElse(refuse(s"$offsetsDir/$batch names no state store provider: a Spark too old for this release wrote it."))
+    .getOrElse(
+      refuse(s"$offsetsDir/$batch names no state store provider: a Spark too old for this release wrote it.")
+    )
 
   lazy val pins: PinLog = new PinLog(root, queryId, session, stateful = isStateful)
 

@@ -6,6 +6,7 @@ import scala.jdk.CollectionConverters._
 import scala.util.Try
 
 import org.apache.hadoop.fs.{Path => HadoopPath}
+import org.apache.spark.sql.execution.streaming.state.OfflineStateRepartitionRunner
 import org.apache.spark.sql.skewless.query.Handover
 import org.apache.spark.sql.skewless.{
   Event,
@@ -177,6 +178,21 @@ class ConvertSuite extends AnyFunSuite with Handed {
       intercept[Exception](run.start().processAllAvailable())
       convert(run.checkpoint)
       feed(run, run.start(), Nil)
+    }
+  }
+
+  test(
+    "what Spark's refused repartition leaves on an HDFS-backed checkpoint is mended, and then it is converted"
+  ) {
+    val (operator, batches) = (Operator.named("count"), input(5))
+    withOld(operator, batches) { run =>
+      intercept[Exception](new OfflineStateRepartitionRunner(spark, run.checkpoint, 2 * n).run())
+      intercept[Exception](run.start().processAllAvailable())
+      assert(refusal("CheckpointError")(convert(run.checkpoint)).getMessage.contains("skewless mend"))
+      assert(MendCheckpoint(spark, run.checkpoint).contains("batch 3"))
+      convert(run.checkpoint)
+      feed(run, run.start(), batches.drop(3))
+      assert(inTurn(run.outcome.rows) == inTurn(plain(operator, batches).rows))
     }
   }
 

@@ -26,12 +26,17 @@ from skewless.forecast.worker import Trainer, Worker
 
 __all__ = [
     "NAMES",
+    "Best",
+    "Ewma",
     "Forecast",
     "Forecaster",
     "Gru",
     "History",
+    "Holt",
+    "Last",
     "Memory",
     "Scored",
+    "Seasonal",
     "check",
     "forecast",
     "make",

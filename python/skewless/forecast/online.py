@@ -26,21 +26,28 @@ from skewless.forecast.weights import Arrays, load, save
 from skewless.forecast.worker import Trainer
 from skewless.model.snapshot import Floats
 
-RETRAIN = 48  # windows after which weights are made anew
+RETRAIN = 40  # windows after which weights are made anew
 TRIED = 5  # windows before weights are judged
-ASIDE = 1.1  # times the EWMA's error
+ASIDE = 1.02  # times the EWMA's error
 
 
 class Gru(Forecaster):
-    """`file` keeps the weights over restarts; without one they are made anew."""
+    """`file` keeps the weights over restarts; without one they are made anew. The network is set aside while
+    it errs more than `aside` times the EWMA; infinity: never."""
 
     name = "gru"
 
     def __init__(
-        self, trainer: Trainer, *, seed: int = 0, anchored: bool = True, file: Path | None = None
+        self,
+        trainer: Trainer,
+        *,
+        seed: int = 0,
+        file: Path | None = None,
+        aside: float = ASIDE,
     ) -> None:
-        self._trainer, self._seed, self._anchored, self._file = trainer, seed, anchored, file
+        self._trainer, self._seed, self._file = trainer, seed, file
         self._weights: Arrays | None = None
+        self._most = aside
         self._cheap, self._net = Scored(Ewma()), Scored(_Net(None))
         self._since = RETRAIN  # windows since weights were asked for
         self.why = "no weights yet"
@@ -56,16 +63,11 @@ class Gru(Forecaster):
     def learn(self, history: History) -> None:
         self._cheap.learn(history)
         self._net.learn(history)
-        self._collect()
         self._since += 1
-        due = self._since >= (TRIED if self._is_aside() or self._weights is None else RETRAIN)
-        if (
-            due
-            and history.windows >= LEAST_WINDOWS
-            and self._trainer.ask(history, self._seed, self._anchored)
-        ):
-            self._since = 0
-            self._collect()
+        try:
+            self._train(history)
+        except (ForecastError, OSError) as error:  # the EWMA, or the network as it is, goes on
+            self.why = str(error)
 
     def shares(self, history: History, horizon: int) -> Floats:
         cheap = self._cheap.forecast(history, horizon).shares
@@ -81,18 +83,21 @@ class Gru(Forecaster):
         net, cheap = self._net.error, self._cheap.error
         if self._weights is None or net is None or cheap is None or self._net.windows < TRIED:
             return False
-        aside = net > ASIDE * cheap
+        aside = net > self._most * cheap
         if aside:
             self.why = f"set aside: {net:.1%} of the rows foreseen wrongly, the EWMA {cheap:.1%}"
         return aside
 
+    def _train(self, history: History) -> None:
+        """Takes what was trained, and asks for more where it is time."""
+        self._collect()
+        due = self._since >= RETRAIN and history.windows >= LEAST_WINDOWS
+        if due and self._trainer.ask(history, self._seed):
+            self._since = 0
+            self._collect()
+
     def _collect(self) -> None:
-        try:
-            weights = self._trainer.collect()
-        except ForecastError as error:
-            self.why = str(error)
-            return
-        if weights is not None:
+        if (weights := self._trainer.collect()) is not None:
             self._take(weights)
             self.trainings += 1
             if self._file is not None:
@@ -126,7 +131,7 @@ class _Net(Forecaster):
         seen = np.stack([on(keys, history.key_hashes, row) for row in history.shares[-gru.LENGTH :]])
         rest = np.maximum(0.0, 1.0 - seen.sum(axis=1, keepdims=True))
         windows = np.concatenate([seen, rest], axis=1).astype(np.float32)
-        logs = gru.forward(np, self._weights, windows, horizon)
+        logs = gru.forward(np, gru.numpy_scan, self._weights, windows, horizon)
         _, at, where = np.intersect1d(history.key_hashes, keys, assume_unique=True, return_indices=True)
         found[:, at] = np.exp(logs)[:, where]
         return found

@@ -15,6 +15,7 @@ from skewless.model.snapshot import Floats
 SEASONS = 3  # that are averaged
 LOOKED_AT = 32  # hottest keys, to find the period by
 BETTER = 0.9  # of the neighbours' difference, at most
+ALIKE = 1.15  # times the least difference: noise
 
 
 class Seasonal(Forecaster):
@@ -41,11 +42,12 @@ def _at(windows: Floats, period: int, step: int) -> Floats:
 
 
 def period_of(windows: Floats) -> int:
-    """The period in windows; 1 if there is none. It must have come twice."""
-    if len(windows) < 4:
+    """The period in windows, the shortest of those that fit about as well; 1 if there is none. It must have
+    come twice."""
+    if len(windows) < 4 or not windows.any():
         return 1
     hottest = np.argsort(-windows.mean(axis=0), kind="stable")[:LOOKED_AT]
     seen = windows[:, hottest]
-    gaps = [float(np.abs(seen[lag:] - seen[:-lag]).mean()) for lag in range(1, len(seen) // 2 + 1)]
-    best = int(np.argmin(gaps))
+    gaps = np.array([np.abs(seen[lag:] - seen[:-lag]).mean() for lag in range(1, len(seen) // 2 + 1)])
+    best = int(np.argmax(gaps <= ALIKE * gaps.min()))
     return best + 1 if gaps[best] < BETTER * gaps[0] else 1

@@ -36,7 +36,7 @@ class Trainer(ABC):
     """Trains somewhere; `ask` and `collect` return at once."""
 
     @abstractmethod
-    def ask(self, history: History, seed: int, anchored: bool) -> bool:
+    def ask(self, history: History, seed: int) -> bool:
         """Begins a training on this history; false if one is under way or cannot be paid."""
 
     @abstractmethod
@@ -67,11 +67,11 @@ class Worker(Trainer):
         self._looked = now
         return self._earned
 
-    def ask(self, history: History, seed: int, anchored: bool) -> bool:
+    def ask(self, history: History, seed: int) -> bool:
         allowed = self.cpu_seconds
         if self._child is not None or allowed < self._expected:
             return False
-        task = _task(history, seed, min(allowed, MOST_SECONDS), anchored)
+        task = _task(history, seed, min(allowed, MOST_SECONDS))
         self._folder = tempfile.TemporaryDirectory(prefix="skewless-forecast-")
         (Path(self._folder.name) / training.TASK).write_bytes(pack(task))
         self._child, self._began = self._start(self._folder.name), self._clock()
@@ -137,8 +137,8 @@ class Here(Trainer):
         self._cpu_seconds = cpu_seconds
         self._found: Arrays | None = None
 
-    def ask(self, history: History, seed: int, anchored: bool) -> bool:
-        self._found = checked(training.run(_task(history, seed, self._cpu_seconds, anchored)))
+    def ask(self, history: History, seed: int) -> bool:
+        self._found = checked(training.run(_task(history, seed, self._cpu_seconds)))
         return True
 
     def collect(self) -> Arrays | None:
@@ -146,6 +146,6 @@ class Here(Trainer):
         return found
 
 
-def _task(history: History, seed: int, cpu_seconds: float, anchored: bool) -> Arrays:
-    settings = np.array([float(seed), cpu_seconds, float(anchored)])
+def _task(history: History, seed: int, cpu_seconds: float) -> Arrays:
+    settings = np.array([float(seed), cpu_seconds])
     return {"windows": history.whole, "key_hashes": history.key_hashes, "settings": settings}

@@ -6,6 +6,7 @@ Separate from the advice, which is about schemes: a forecast serves whichever is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -44,17 +45,18 @@ def outlook(stream: Stream, workers: int, windows: int = WINDOWS, gru: bool = Tr
     steps = list(steps_of(cut, forecasters, max(HORIZONS), KEYS))
     found = tuple(outcomes(steps, HORIZONS, workers, first=LEAST_WINDOWS))
     best = [min((one for one in found if one.horizon == h), key=lambda one: one.stretch) for h in HORIZONS]
-    near = [one for one in best if one.stretch <= NEAR * one.known]
-    far = near[-1] if near else None
-    words = (*_words(best, far, rows), *missing)
+    near = list(takewhile(lambda one: one.stretch <= NEAR * one.known, best))
+    horizon = near[-1].horizon if near else 0
+    by = _most_level([one for one in found if one.horizon <= horizon])
+    words = (*_words(best[0], horizon, by, rows), *missing)
     return Outlook(
         stream.label,
         workers,
         rows,
         len(cut),
         found,
-        far.horizon if far else 0,
-        far.forecaster if far else "",
+        horizon,
+        by,
         words,
     )
 
@@ -88,19 +90,26 @@ def _forecasters(gru: bool) -> tuple[dict[str, Forecaster], list[str]]:
     return found, missing
 
 
-def _words(best: list[Outcome], far: Outcome | None, rows: int) -> list[str]:
-    at_once = best[0]
+def _most_level(outcomes: list[Outcome]) -> str:
+    """The forecaster whose tables come out most level over all these horizons; none if there are none."""
+    sums: dict[str, float] = {}
+    for one in outcomes:
+        sums[one.forecaster] = sums.get(one.forecaster, 0.0) + one.stretch
+    return min(sums, key=lambda name: sums[name]) if sums else ""
+
+
+def _words(at_once: Outcome, horizon: int, by: str, rows: int) -> list[str]:
     level = (
         f"One window of {rows:,} rows ahead, a table made from {at_once.forecaster} comes to "
         f"{at_once.stretch:.2f} times a level batch; one made from the window itself to {at_once.known:.2f}."
     )
-    if far is None:
+    if not horizon:
         return [
             level,
             "The hot keys cannot be foreseen well enough to plan by; look_ahead counts them instead.",
         ]
     return [
         level,
-        f"The hot keys can be foreseen {far.horizon} windows ahead, by {far.forecaster}: "
-        f'skewless.balance(spark, forecast="{far.forecaster}").',
+        f"The hot keys can be foreseen {horizon} windows ahead, by {by}: "
+        f'skewless.balance(spark, forecast="{by}").',
     ]

@@ -4,6 +4,7 @@ stream."""
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,26 @@ def test_training_in_a_process_of_its_own_gives_weights_and_keeps_them(tmp_path:
     again = Gru(NoTrainer(), file=tmp_path / "query.gru")
     assert np.array_equal(again.shares(history, 3), network.shares(history, 3))
     network.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills a process by signal")
+def test_a_training_that_is_killed_is_a_word_and_can_be_asked_for_again() -> None:
+    pytest.importorskip("jax")
+    now, history = [0.0], day(60)
+    worker = Worker(budget=1.0, clock=lambda: now[0])
+    network = Gru(worker)
+    now[0] = 60.0
+    network.learn(history)
+    child = worker._child
+    assert child is not None
+    child.kill()
+    child.wait(600)
+    network.learn(history)
+    assert network.why.startswith("a training ended with code -9")
+    assert worker._child is None
+    assert np.array_equal(network.shares(history, 1), make("ewma").shares(history, 1))
+    assert worker.ask(history, seed=0)
+    worker.close()
 
 
 class NoTrainer(Trainer):

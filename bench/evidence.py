@@ -17,7 +17,7 @@ import click
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import advise, fish, mixed, mixed_sweeps, pkg
+from pages import advise, fish, forecast, mixed, mixed_sweeps, pkg
 from pages.page import Build, Page
 
 PAGES: dict[str, Build] = {
@@ -26,6 +26,7 @@ PAGES: dict[str, Build] = {
     "mixed": mixed.build,
     "mixed-sweeps": mixed_sweeps.build,
     "advise": advise.build,
+    "forecast": forecast.build,
 }
 
 

@@ -11,7 +11,7 @@ from skewless import errors
 from skewless.model.table import Change, Table, compose, diff
 
 if TYPE_CHECKING:
-    from skewless import policies, simulate
+    from skewless import forecast, policies, simulate
     from skewless.control.pace import Pace
     from skewless.model.limits import Limits
     from skewless.model.plan import Moves, Plan
@@ -81,6 +81,7 @@ __all__ = [
     "errors",
     "explain_join",
     "explain_skew",
+    "forecast",
     "join",
     "key_hash",
     "plan",
@@ -94,7 +95,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _version()
-    if name in ("policies", "simulate"):
+    if name in ("forecast", "policies", "simulate"):
         return import_module(f"skewless.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'skewless' has no attribute {name!r}")

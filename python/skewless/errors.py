@@ -50,3 +50,9 @@ class CheckpointError(SkewlessError):
 
 class PolicyError(SkewlessError):
     """A policy was given, or gave, something that is not a valid plan."""
+
+
+class ForecastError(SkewlessError):
+    """A forecast that cannot be made: its extra is not installed, its training failed, or its saved weights
+    are
+    damaged or of another version."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +26,34 @@ from skewless.errors import SettingError
     "skewless.repartition whose partial results are merged later, so keys can be split too.",
 )
 @click.option("--sources", default=8, show_default=True, help="Map tasks.")
+@click.option(
+    "--forecast",
+    is_flag=True,
+    help="Say as well how far ahead the hot keys can be foreseen, and by what; takes a minute or so where "
+    "the extra `forecast` is installed.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @plain_errors
 def advise_command(
-    source: str, column: str, workers: int, *, operator: str, sources: int, as_json: bool
+    source: str, column: str, workers: int, *, operator: str, sources: int, forecast: bool, as_json: bool
 ) -> None:
     """Replay the keys of a parquet FILE (or a folder of them), or of a TABLE that Spark knows, through every
     allowed scheme, recommend one that Spark can be told to use, and say how."""
-    from skewless.simulate import advise, terminal
+    from skewless.simulate import advise, in_memory, outlook, terminal
     from skewless.simulate.streams.parquet import ParquetStream
 
     is_file = Path(source).exists() or source.endswith(".parquet")
     stream = ParquetStream(Path(source), column) if is_file else _table(source, column)
     with progress_bar(stream.tuples * advise.runs_of(operator)) as progress:
         advice = advise.advise(stream, workers, operator, sources, progress)
-    click.echo(json.dumps(advice.as_dict()) if as_json else terminal.advice_text(advice))
+    ahead = outlook.outlook(in_memory(stream), workers) if forecast else None
+    if as_json:
+        more = {} if ahead is None else {"forecast": asdict(ahead)}
+        click.echo(json.dumps({**advice.as_dict(), **more}))
+        return
+    click.echo(terminal.advice_text(advice))
+    if ahead is not None:
+        click.echo(terminal.outlook_text(ahead))
 
 
 def _table(name: str, column: str) -> Any:

@@ -43,6 +43,7 @@ def snapshot_of(
     *,
     decay: float = 1.0,
     earlier: Mapping[int, Table] | None = None,
+    foreseen: tuple[Int32s, Floats] | None = None,
 ) -> Snapshot:
     """The batches, oldest first, as one snapshot of work under `table`. Those of another number of partitions
     are left out, and those of an epoch that is neither the table's own nor in `earlier`, the tables before it
@@ -55,6 +56,8 @@ def snapshot_of(
       now.
     - Every entry of the table is tracked, with cost 0 if the sketch does not name it, so that it can be taken
       back.
+    - Where shares are `foreseen`, of (key hashes, share of the rows), these keys count by them instead of by
+      what they had.
     - If the sketch gives the keys of a partition more rows than the partition had, they are scaled down to
       what it had.
     - A key's state bytes are those last measured; where nobody measured them an estimate, its rows in the
@@ -73,9 +76,9 @@ def snapshot_of(
     """
     routed = {**(earlier or {}), table.epoch: table}
     used = [batch for batch in batches if batch.epoch in routed and batch.partitions == table.partitions]
-    hashes = np.setdiff1d(
-        np.concatenate([table.move_hashes, *(batch.key_hashes for batch in used)]), table.split_hashes
-    )
+    expected, shares = foreseen or (np.zeros(0, dtype=np.int32), np.zeros(0))
+    named = [table.move_hashes, *(batch.key_hashes for batch in used), expected[shares > 0]]
+    hashes = np.setdiff1d(np.concatenate(named), table.split_hashes)
     n = table.partitions
     row_bytes = _bytes_per_row(used, n)
     key_rows, key_costs, key_bytes = np.zeros((3, len(hashes)))
@@ -89,6 +92,12 @@ def snapshot_of(
         rest_rows += weight * rest
         rest_costs += weight * rest * rates
         rest_bytes += rest * row_bytes
+    if len(expected) and used:
+        sources = table.route(hashes)
+        total = float(key_rows.sum() + rest_rows.sum())
+        key_rows, key_costs = _as_foreseen(
+            hashes, key_rows, key_costs, rates[sources], expected, shares * total
+        )
     if cost is not None:
         key_costs, rest_costs = _user_costs(cost, hashes, key_rows, rest_rows)
     if used:
@@ -202,6 +211,25 @@ def _tracked_rows(batch: ObservedBatch, hashes: Int32s, sources: Int32s) -> tupl
     shrink = np.ones(batch.partitions)
     np.divide(batch.rows, sums, out=shrink, where=sums > batch.rows)
     return rows * shrink[sources], np.maximum(0.0, batch.rows - sums * shrink)
+
+
+def _as_foreseen(
+    hashes: Int32s, rows: Floats, costs: Floats, rates: Floats, expected: Int32s, expected_rows: Floats
+) -> tuple[Floats, Floats]:
+    """Rows and costs with the foreseen rows of these keys; a key costs what it cost per row, and a key that
+    had no rows the rate of its partition.
+
+    >>> _as_foreseen(np.array([4, 7]), np.array([10.0, 0.0]), np.array([5.0, 0.0]), np.array([0.4, 0.4]),
+    ...              np.array([4, 7]), np.array([20.0, 5.0]))
+    (array([20.,  5.]), array([10.,  2.]))
+    """
+    _, at, where = np.intersect1d(hashes, expected, assume_unique=True, return_indices=True)
+    per_row = rates.copy()
+    np.divide(costs, rows, out=per_row, where=rows > 0)
+    rows, costs = rows.copy(), costs.copy()
+    rows[at] = expected_rows[where]
+    costs[at] = rows[at] * per_row[at]
+    return rows, costs
 
 
 def _bytes_per_row(batches: Sequence[ObservedBatch], partitions: int) -> Floats:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from skewless import policies
+from skewless import forecast, policies
 from skewless.control.costs import CostFunction
+from skewless.control.foresight import NONE
 from skewless.control.pace import Pace
 from skewless.errors import SettingError
 from skewless.model.limits import Limits
@@ -31,6 +32,8 @@ class Settings:
     poll_seconds: float = 0.2
     plan_wait_ms: int = 0
     look_ahead: bool = False
+    forecast: str = NONE
+    forecast_folder: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.policy, str):
@@ -68,6 +71,10 @@ class Settings:
             )
         if not isinstance(self.look_ahead, bool):
             raise SettingError(f"look_ahead is {self.look_ahead!r}. Give True or False.")
+        if self.forecast != NONE:
+            forecast.check(self.forecast)
+        if self.forecast_folder is not None and not isinstance(self.forecast_folder, str):
+            raise SettingError(f"forecast_folder is {self.forecast_folder!r}. Give a path, or leave it out.")
         if (
             isinstance(self.plan_wait_ms, bool)
             or not isinstance(self.plan_wait_ms, int)

@@ -19,6 +19,7 @@ import numpy as np
 from skewless.control.clock import Timekeeper
 from skewless.control.controller import Controller, Decision, PendingSwap
 from skewless.control.costs import snapshot_of
+from skewless.control.foresight import Foresight
 from skewless.control.memory import batch_record
 from skewless.control.observed import Int64s, ObservedBatch
 from skewless.control.settings import Settings
@@ -87,6 +88,7 @@ class Watch:
         self._why = "no batch with a routed exchange yet"
         if earlier is None:
             self._last = -1
+            self._foresight = Foresight(settings.forecast, query_id, settings.forecast_folder)
             self._batches: deque[BatchRecord] = deque(maxlen=KEPT_BATCHES)
             self._swaps: deque[SwapRecord] = deque(maxlen=KEPT_SWAPS)
             self._values: dict[int, str] = {}
@@ -97,6 +99,7 @@ class Watch:
             self._last, self._batches, self._swaps = earlier._last, earlier._batches, earlier._swaps
             self._values, self._cost, self.troubles = earlier._values, earlier._cost, earlier.troubles
             self._times, self._last_moves = Timekeeper(), earlier._last_moves
+            self._foresight = earlier._foresight
             self.troubles.absorb({} if earlier._controller is None else earlier._controller.status.errors)
 
     def step(self) -> None:
@@ -153,6 +156,7 @@ class Watch:
         if (pending := self._pending) is not None:
             why += f"; epoch {pending.epoch} waits for batch {pending.batch}, should it start again"
         self._log_swap()
+        self._foresight.close()
         self.running, self._why = False, why
 
     @property
@@ -167,8 +171,9 @@ class Watch:
         epoch, entries = (0, 0) if status is None else (status.epoch, status.entries)
         batches, swaps = tuple(self._batches), tuple(self._swaps)
         return QueryRecord(
-            self.query_id, self.name, self.running, epoch, entries, self._why, batches, swaps, errors
-        )
+            self.query_id, self.name, self.running, epoch, entries, self._why, batches, swaps, errors,
+            self._foresight.words,
+        )  # fmt: skip
 
     # -- batches ---------------------------------------------------------------------------------------------
 
@@ -194,9 +199,9 @@ class Watch:
             late = 0.0 if own_swap or predicted is None else batch.batch_ms - predicted
             controller.payback.add(saved / 1000, late / 1000)
         clock = self._times.clock(batch.partitions)
-        self._batches.append(
-            batch_record(batch, len(controller.table), self._values, clock, predicted, saved)
-        )
+        record = batch_record(batch, len(controller.table), self._values, clock, predicted, saved)
+        self._batches.append(self._foresight.told(record))
+        self._foresight.see(batch)
         if not own_swap and batch.rows.any():
             self._log_swap()
         if batch.rows.any() and batch.epoch == controller.table.epoch:
@@ -320,11 +325,18 @@ class Watch:
             self._publish(controller, decision, decision.plan)
 
     def _snapshot(self, table: Table, ahead: ObservedBatch | None) -> Snapshot:
-        batches, decay = list(self._recent), self._settings.decay
+        batches, decay, foreseen = list(self._recent), self._settings.decay, self._foresight.foreseen
         if ahead is not None:
             timed = [] if self._timed is None or self._timed in batches else [self._timed]
-            batches, decay = [*timed, *batches, ahead], AHEAD_DECAY
-        return snapshot_of(batches, table, self._settings.cost, decay=decay, earlier=self._tables)
+            batches, decay, foreseen = [*timed, *batches, ahead], AHEAD_DECAY, None
+        return snapshot_of(
+            batches,
+            table,
+            self._settings.cost,
+            decay=decay,
+            earlier=self._tables,
+            foreseen=foreseen,
+        )
 
     def _publish(self, controller: Controller, decision: Decision, plan: Plan) -> None:
         try:

@@ -84,6 +84,8 @@ def _query(query: QueryRecord, max_imbalance: float | None) -> str:
     parts = [f"<h2>Query {escape(query.title)}</h2>", f"<p>{escape(summary(query))}</p>"]
     parts.append(f'<p class="why">{"Now" if query.running else "Ended"}: {escape(query.why)}</p>')
     parts.append(errors_html(query.errors))
+    if query.forecast:
+        parts.append(f'<p class="note">Forecast: {escape(query.forecast)}.</p>')
     if query.batches:
         parts += [_plots(query, max_imbalance), _hot_table(query), _swap_table(query)]
     return "".join(parts)
@@ -162,6 +164,7 @@ def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
          svg.legend(list(curves)) + svg.curves(frame, curves, "milliseconds", NUMBER)),
         ("Hottest keys", "Share of the rows of each batch. A gap: the key was not among the batch's hottest.",
          svg.legend(list(hot)) + svg.curves(frame, hot, "% of the rows")),
+        *_foreseen(query, frame),
         ("Table size", "Entries of the table in force.",
          svg.curves(frame, {"entries": entries}, "entries", NUMBER, steps=True, height=90)),
         ("State moved", "Bytes that each swap moved.", svg.bars(frame, moved, "bytes", amount)),
@@ -169,6 +172,23 @@ def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
     return "".join(
         f'<h3>{title}</h3><p class="note">{escape(note)}</p>{plot}' for title, note, plot in sections
     )
+
+
+def _foreseen(query: QueryRecord, frame: svg.Frame) -> list[tuple[str, str, str]]:
+    """The hottest key of each batch, with the share that was foreseen; nothing without a forecast."""
+    hottest = [(batch.batch, batch.hot_keys[0] if batch.hot_keys else None) for batch in query.batches]
+    if all(key is None or key.foreseen is None for _, key in hottest):
+        return []
+    curves = {
+        "real": [(batch, None if key is None else 100 * key.share) for batch, key in hottest],
+        "foreseen": [
+            (batch, None if key is None or key.foreseen is None else 100 * key.foreseen)
+            for batch, key in hottest
+        ],
+    }
+    plot = svg.legend(list(curves)) + svg.curves(frame, curves, "% of the rows")
+    note = "Share of each batch's hottest key, and what was foreseen of that key before the batch came."
+    return [("Foreseen and real", note, plot)]
 
 
 def _off(query: QueryRecord) -> str:

@@ -23,12 +23,13 @@ MEDIAN_BATCHES = 20  # what a batch usually takes is the median of so many
 @dataclass(frozen=True)
 class HotKey:
     """A heavy hitter of one batch: its share of the batch's rows, by how much that share may be off, and its
-    value, if known."""
+    value, if known. `foreseen` is the share that a forecast gave it before the batch came."""
 
     key_hash: int
     share: float
     error: float
     value: str | None = None
+    foreseen: float | None = None
 
     @property
     def label(self) -> str:
@@ -122,7 +123,7 @@ class SwapRecord:
 @dataclass(frozen=True)
 class QueryRecord:
     """One query, as it stood when this was made. `why` says in words what the loop does with it, or why
-    nothing."""
+    nothing; `forecast` how its forecast does, if it has one."""
 
     query_id: str
     name: str
@@ -133,6 +134,7 @@ class QueryRecord:
     batches: tuple[BatchRecord, ...] = ()
     swaps: tuple[SwapRecord, ...] = ()
     errors: dict[str, int] = field(default_factory=dict)
+    forecast: str = ""
 
     @property
     def title(self) -> str:

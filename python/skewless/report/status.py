@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from skewless.report.records import BatchRecord, QueryRecord
+from skewless.report.records import BatchRecord, HotKey, QueryRecord
 from skewless.wording import amount, counted
 
 SHOWN_KEYS = 5
@@ -68,6 +68,7 @@ def facts(query: QueryRecord) -> list[tuple[str, list[str]]]:
         )
         found.append(("clock", [_clock(query, last)]))
         found.append(("hot keys", hot_lines(query)))
+        found += [("forecast", [query.forecast])] if query.forecast else []
     if query.swaps:
         found.append(
             (
@@ -89,8 +90,12 @@ def facts(query: QueryRecord) -> list[tuple[str, list[str]]]:
 def hot_lines(query: QueryRecord) -> list[str]:
     last = query.last_batch
     keys = () if last is None else last.hot_keys[:SHOWN_KEYS]
-    lines = [f"{key.label}: {key.share:.1%} of the rows (up to {key.error:.1%} off)" for key in keys]
-    return lines or ["none stands out"]
+    return [_hot_line(key) for key in keys] or ["none stands out"]
+
+
+def _hot_line(key: HotKey) -> str:
+    foreseen = "" if key.foreseen is None else f", {key.foreseen:.1%} foreseen"
+    return f"{key.label}: {key.share:.1%} of the rows (up to {key.error:.1%} off){foreseen}"
 
 
 def shown(value: float | None, form: str = ".3f") -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from skewless.simulate.advise import Advice
+from skewless.simulate.outlook import Outlook
 from skewless.simulate.simulator import Result
 from skewless.wording import shortened
 
@@ -107,6 +108,24 @@ def advice_text(advice: Advice) -> str:
     if hot:
         parts.insert(0, table("hot keys", ("key", "rows", "share", "of one worker's fair share"), hot))
     return "\n".join([title, *parts, *advice.words])
+
+
+def outlook_text(outlook: Outlook) -> str:
+    """How far ahead the hot keys can be foreseen, as `skewless advise --forecast` prints it."""
+    horizons = sorted({one.horizon for one in outlook.outcomes})
+    found = {(one.forecaster, one.horizon): one for one in outlook.outcomes}
+    names = list(dict.fromkeys(one.forecaster for one in outlook.outcomes))
+    cells = [
+        [name, *(f"{found[name, h].stretch:.3f}x ({found[name, h].wrong:.1%})" for h in horizons)]
+        for name in names
+    ]
+    cells.append(["known in advance", *(f"{found[names[0], h].known:.3f}x" for h in horizons)])
+    columns = ("forecast", *(f"{h} ahead" for h in horizons))
+    title = (
+        f"batches under tables made from forecasts, {outlook.windows} windows of {outlook.window_rows:,} "
+        "rows (rows foreseen at the wrong key)"
+    )
+    return "\n".join([table(title, columns, cells), *outlook.words])
 
 
 def as_dicts(results: Sequence[Result]) -> list[dict[str, object]]:

@@ -199,6 +199,8 @@ def balance(
     poll_seconds: float = Settings.poll_seconds,
     plan_wait_ms: int = Settings.plan_wait_ms,
     look_ahead: bool = Settings.look_ahead,
+    forecast: str = Settings.forecast,
+    forecast_folder: str | None = Settings.forecast_folder,
 ) -> Balancer:
     """Keeps every routed streaming query of the session level from now on, on a thread of its own; stop it
     with `stop()`.
@@ -218,6 +220,12 @@ def balance(
                     batches that are long and keys that change from one to the next. Reads the input up to the
                     shuffle a second time, and waits up to plan_wait_ms (2 seconds if that is 0) for the plan.
                     A query whose input is shuffled or keeps state before that is planned from the past
+    forecast        plan for the shares that the hottest keys will have in the next batches, not for those
+    that
+                    they had: "last", "ewma", "holt", "seasonal", "gru" (needs `skewless[forecast]`), or
+                    "best", the one that has planned best on the query's own past. "none": plan for the past.
+                    With look_ahead the batch's own counts are known, and no forecast is used
+    forecast_folder a local folder that keeps what "gru" has learned, one file per query, over restarts
 
     A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
     """
@@ -243,6 +251,8 @@ def balance(
         poll_seconds,
         plan_wait_ms,
         look_ahead,
+        forecast,
+        forecast_folder,
     )
     gateway = Gateway(spark)
     with _starting:

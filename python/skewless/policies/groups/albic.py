@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -54,13 +55,13 @@ def albic(placement: Placement, limits: PlacementLimits) -> PlacementPlan:
         return settle(placement, limits, level(placement, limits), started, missing)
     if not len(placement.nodes.takers) or not len(placement.loads):
         return settle(placement, limits, placement.sources, started)
-    worth, seconds = worth_it(placement, limits), limits.seconds / len(HALVINGS)
+    worth = worth_it(placement, limits)
     for halving in HALVINGS:
         units, pair = np.arange(len(placement.loads)), None
         if halving is not None:
             units = kept_together(placement, limits, worth, halving * limits.max_part * placement.mean)
             pair = next_pair(placement, limits, worth, units)
-        targets, reasons = _solve(placement, limits, units, pair, seconds)
+        targets, reasons = _solve(placement, limits, units, pair)
         if placement.distance(targets) <= limits.max_distance + TOLERANCE * placement.mean:
             break
     return settle(placement, limits, targets, started, reasons, limits.max_distance)
@@ -143,7 +144,7 @@ def _meeting(placement: Placement, units: Ints, first: int, second: int) -> int:
 
 
 def _solve(
-    placement: Placement, limits: PlacementLimits, units: Ints, pair: tuple[Ints, int] | None, seconds: float
+    placement: Placement, limits: PlacementLimits, units: Ints, pair: tuple[Ints, int] | None
 ) -> tuple[Ints, tuple[str, ...]]:
     """Step 4: the program over units instead of groups, with the pair's place given."""
     names, unit = np.unique(units, return_inverse=True)
@@ -156,7 +157,8 @@ def _solve(
     pins = np.full(len(names), NOWHERE)
     if pair is not None:
         pins[unit[pair[0]]] = pair[1]
-    targets, reasons = solve(Placement(placement.nodes, whole), limits, seconds, pins)
+    in_time = replace(limits, seconds=limits.seconds / len(HALVINGS))
+    targets, reasons = solve(Placement(placement.nodes, whole), in_time, pins)
     return targets[unit], reasons
 
 

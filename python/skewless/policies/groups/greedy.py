@@ -17,6 +17,7 @@ from skewless.model.snapshot import Floats
 from skewless.policies.groups.settle import better, seat, settle
 
 HALVINGS = 14
+SHARE_OF_TIME = 0.25  # after it the greedy stops with what it has: with thousands of groups it would go on
 EXCHANGES_PER_GROUP = 2
 WORTH_A_MOVE = 1e-3  # of the mean load: an exchange that brings a node no closer than this is not made
 
@@ -44,16 +45,19 @@ def level(placement: Placement, limits: PlacementLimits, pins: Ints | None = Non
         start, free = np.where(pins >= 0, pins, start), pins < 0
         if placement.bytes_moved(start) > limits.max_bytes:
             return start
+    until = time.perf_counter() + limits.seconds * SHARE_OF_TIME
     best, low, high = start, 0.0, placement.distance(start)
     for _ in range(HALVINGS):
+        if time.perf_counter() > until:
+            break
         trial = (low + high) / 2
         found = _Fit(placement, limits, start, free).at(trial)
         if found is None:
             low = trial
         else:
             best, high = better(placement, best, found), min(trial, placement.distance(found))
-    from_start = _Exchange(placement, limits, start, free).run()
-    return better(placement, from_start, _Exchange(placement, limits, best, free).run())
+    best = _Exchange(placement, limits, best, free).run(until)
+    return better(placement, best, _Exchange(placement, limits, start, free).run(until))
 
 
 class _Fit:
@@ -149,11 +153,11 @@ class _Exchange:
         home = placement.sources
         self.sizes = np.where(home >= 0, placement.groups.state_bytes, 0.0)
 
-    def run(self) -> Ints:
+    def run(self, until: float) -> Ints:
         placement, open_nodes = self.placement, self.placement.nodes.takers
         for _ in range(EXCHANGES_PER_GROUP * len(self.targets)):
             off = placement.node_loads(self.targets) - placement.mean
-            if not len(open_nodes):
+            if not len(open_nodes) or time.perf_counter() > until:
                 break
             worst = int(open_nodes[int(np.abs(off[open_nodes]).argmax())])
             if not self._step(worst, off):

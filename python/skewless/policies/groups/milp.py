@@ -51,15 +51,15 @@ def milp(placement: Placement, limits: PlacementLimits) -> PlacementPlan:
     (50.0, 0.0)
     """
     started = time.perf_counter()
-    targets, reasons = solve(placement, limits, limits.seconds)
+    targets, reasons = solve(placement, limits)
     return settle(placement, limits, targets, started, reasons)
 
 
 def solve(
-    placement: Placement, limits: PlacementLimits, seconds: float, pins: Ints | None = None
+    placement: Placement, limits: PlacementLimits, pins: Ints | None = None
 ) -> tuple[Ints, tuple[str, ...]]:
-    """The better of the greedy's placement and the solver's, found within these seconds."""
-    until = time.perf_counter() + seconds * SHARE_OF_TIME
+    """The better of the greedy's placement and the solver's. A group k with pins[k] >= 0 goes there."""
+    until = time.perf_counter() + limits.seconds * SHARE_OF_TIME
     start = level(placement, limits, pins)
     if len(placement.nodes.takers) < 2 or placement.mean == 0:
         return start, ()

@@ -78,7 +78,8 @@ def improved(
     found = _run(program, start, seconds)
     if found is None or placement.bytes_moved(found) > limits.max_bytes:
         return start
-    return better(placement, start, found)
+    over = placement.bytes_moved(start) > limits.max_bytes  # pins and leaving nodes together took too much
+    return found if over else better(placement, start, found)
 
 
 def _by_neighbourhoods(

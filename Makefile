@@ -83,7 +83,7 @@ $(VENV)/ready: pyproject.toml | tools
 	@echo "== Python environment in $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[spark,simulate,report,dev]'
+	$(BIN)/python -m pip install --quiet -e '.[spark,simulate,report,milp,graph,dev]'
 	@touch $@
 
 $(JAR): $(SOURCES) | tools

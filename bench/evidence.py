@@ -17,7 +17,7 @@ import click
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import advise, fish, forecast, mixed, mixed_sweeps, pkg
+from pages import advise, albic, fish, forecast, mixed, mixed_sweeps, pkg
 from pages.page import Build, Page
 
 PAGES: dict[str, Build] = {
@@ -25,6 +25,7 @@ PAGES: dict[str, Build] = {
     "fish": fish.build,
     "mixed": mixed.build,
     "mixed-sweeps": mixed_sweeps.build,
+    "albic": albic.build,
     "advise": advise.build,
     "forecast": forecast.build,
 }

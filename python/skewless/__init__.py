@@ -13,6 +13,7 @@ from skewless.model.table import Change, Table, compose, diff
 if TYPE_CHECKING:
     from skewless import forecast, policies, simulate
     from skewless.control.pace import Pace
+    from skewless.control.scaling import Scale
     from skewless.model.limits import Limits
     from skewless.model.plan import Moves, Plan
     from skewless.model.snapshot import Snapshot
@@ -38,6 +39,7 @@ _LAZY = {
     "Policy": "skewless.policies",
     "Pace": "skewless.control.pace",
     "Plan": "skewless.model.plan",
+    "Scale": "skewless.control.scaling",
     "Snapshot": "skewless.model.snapshot",
     "Status": "skewless.report.status",
     "Release": "skewless.spark.balancer",
@@ -67,6 +69,7 @@ __all__ = [
     "Policy",
     "Release",
     "RoutedPartitioner",
+    "Scale",
     "Snapshot",
     "Status",
     "Swap",

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from skewless.control.settings import Settings
 from skewless.control.troubles import Backoff, Troubles
 from skewless.control.watch import QueryGateway, Watch
+from skewless.report.news import News
 from skewless.report.records import QueryRecord
 from skewless.report.status import Status
 
@@ -38,6 +39,7 @@ class LoopGateway(QueryGateway, Protocol):
     def show_metrics(
         self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int, /
     ) -> bool: ...
+    def show(self, news: str, /) -> bool: ...
 
 
 class Loop:
@@ -52,6 +54,7 @@ class Loop:
         self._watches: dict[str, tuple[str, Watch]] = {}  # query id -> run id and its watch
         self._backoffs: dict[str, Backoff] = {}
         self._metrics: dict[str, tuple[float | None, float | None, int]] = {}  # what each query's show
+        self._news: News | None = News(f"the loop is running ({settings.words})")  # None: nobody keeps them
         self._polling = Backoff(clock)
         self._troubles = Troubles("the loop")
         self._stopping = threading.Event()
@@ -88,12 +91,8 @@ class Loop:
         with self._lock:
             records, errors, over = self._records, self._errors, self._over
         limits = self.settings.limits
-        settings = (
-            f"policy {self.settings.policy_name}, max_imbalance {limits.max_imbalance:g}, "
-            f"max_entries {limits.max_entries}"
-        )
         state = f"the loop is over: {over}" if over else "the loop is running"
-        return Status(f"{state} ({settings})", records, errors, limits.max_imbalance)
+        return Status(f"{state} ({self.settings.words})", records, errors, limits.max_imbalance)
 
     # -- on the loop's thread --------------------------------------------------------------------------------
 
@@ -184,6 +183,7 @@ class Loop:
         for record in records:
             if record.running:
                 self._show_metrics(record)
+        self._tell(records)
         with self._lock:
             self._records, self._errors = records, self._troubles.counts
 
@@ -196,6 +196,16 @@ class Loop:
         try:
             if self._gateway.show_metrics(record.query_id, *now):
                 self._metrics[record.query_id] = now
+        except _Trouble as error:
+            if self._gateway.alive():
+                self._troubles.note(error)
+
+    def _tell(self, records: tuple[QueryRecord, ...]) -> None:
+        """Sends the tab in Spark's UI what is new."""
+        try:
+            news = None if self._news is None else self._news.of(records)
+            if news is not None and not self._gateway.show(news):
+                self._news = None
         except _Trouble as error:
             if self._gateway.alive():
                 self._troubles.note(error)

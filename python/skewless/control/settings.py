@@ -84,6 +84,13 @@ class Settings:
         return self.plan_wait_ms or (AHEAD_WAIT_MS if self.look_ahead else 0)
 
     @property
+    def words(self) -> str:
+        return (
+            f"policy {self.policy_name}, max_imbalance {self.limits.max_imbalance:g}, "
+            f"max_entries {self.limits.max_entries}"
+        )
+
+    @property
     def policy_name(self) -> str:
         return (
             self.policy

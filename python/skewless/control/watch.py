@@ -54,6 +54,7 @@ class QueryGateway(Protocol):
     def decided(self, query_id: str, batch: int, /) -> None: ...
     def publish(self, query: Any, table: bytes, /) -> tuple[int, int]: ...
     def latest(self, query: Any, /) -> bytes | None: ...
+    def obstacle(self, query: Any, /) -> str | None: ...
     def swaps(self, query: Any, /) -> list[dict[str, Any]]: ...
 
 
@@ -84,6 +85,8 @@ class Watch:
         self._first_look = True
         self._first_batch: int | None = None
         self._unlogged: SwapRecord | None = None
+        self._obstacle: str | None = None  # why no table can be published in this run
+        self._knows_obstacle = False
         self._why = "no batch with a routed exchange yet"
         if earlier is None:
             self._last = -1
@@ -109,8 +112,10 @@ class Watch:
             seen = self._gateway.newest(self.query_id) if self._settings.wait_ms else -1
             upcoming = self._upcoming(seen)
             seen = seen if upcoming is None else upcoming.batch
+            self._ask_for_obstacle()
             for batch in self._fresh():
                 self._take(batch)
+                self._ask_for_obstacle()
                 # A batch that was seen ahead is decided on: the next one will be seen ahead, too.
                 if not self._first_look and batch.batch > self._ahead:
                     self._decide(batch)
@@ -125,6 +130,20 @@ class Watch:
         finally:
             if self._settings.wait_ms:
                 self._gateway.decided(self.query_id, seen)
+
+    def _ask_for_obstacle(self) -> None:
+        """Why this run can take no table is asked until the JVM knows a reason, and again after the first
+        batch that is observed: what is planned inside foreachBatch shows only then."""
+        seen = self._first_batch is not None
+        if self._knows_obstacle or (self._obstacle is not None and not seen):
+            return
+        self._knows_obstacle = seen
+        found = self._gateway.obstacle(self.query)
+        if found is not None:
+            self._why = f"cannot be balanced: {found}"
+            if found != self._obstacle:
+                log.warning("query %s cannot be balanced: %s", self.name or self.query_id, found)
+        self._obstacle, self._left_alone = found, found is not None
 
     def _watch(self) -> None:
         """Has the JVM count this run's keys; again only when something about it changes."""

@@ -1,8 +1,8 @@
 """What the tab "Skewless" in Spark's UI is told: the new batches and swaps of each query, as JSON.
 
-Separate from status and report because it tells only what has changed since the last time: Spark's event log
-keeps every word of it. Keys go by their hashes: a value of a key never enters the event log. Its other half is
-`QueryView.scala`.
+Separate from status and report because it tells only what has changed since the last time: Spark's event
+log keeps every word of it. Keys go by their hashes: a value of a key never enters the event log. Its other
+half is `QueryView.scala`.
 """
 
 from __future__ import annotations

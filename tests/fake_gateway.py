@@ -44,6 +44,7 @@ class FakeQuery:
     values: dict[int, str] = field(default_factory=dict)  # of key hashes, if a task is to show them
     keeps_state: bool = True
     upcoming: ObservedBatch | None = None  # shown before it is planned
+    obstacle: str | None = None  # why it takes no table
     swap_ms: int = 100  # that the batch of a swap takes longer
     planned_ahead: int = 0  # batches that a published table comes too late for
     lock: Any = field(
@@ -117,6 +118,8 @@ class FakeGateway:
         self.fail: dict[str, BaseException] = {}
         self.is_alive = True
         self.watched = self.looks_ahead = False
+        self.unwatched: list[str] = []
+        self.news: list[str] = []
         self.decisions: list[tuple[str, int]] = []
         self.repeat = False  # whether batches that were handed out come again
 
@@ -162,6 +165,22 @@ class FakeGateway:
         self._may_fail("publish")
         self.published.append((query.id, Table.decode(table)))
         return query.publish(Table.decode(table))
+
+    def obstacle(self, query: FakeQuery) -> str | None:
+        self._may_fail("obstacle")
+        return query.obstacle
+
+    def table_at(self, query: FakeQuery, batch: int) -> bytes | None:
+        table = query.table_at(batch)
+        return table.encode() if table.epoch else None
+
+    def unwatch_query(self, query: FakeQuery) -> None:
+        self.unwatched.append(query.id)
+
+    def show(self, news: str) -> bool:
+        self._may_fail("show")
+        self.news.append(news)
+        return True
 
     def latest(self, query: FakeQuery) -> bytes | None:
         self._may_fail("latest")

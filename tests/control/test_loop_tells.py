@@ -170,3 +170,31 @@ def test_a_query_whose_swaps_do_not_pay_is_left_alone_for_ever_longer() -> None:
     assert len(swaps) < 8
     assert rests[-1] > 30
     assert record.batches[-1].epoch == len(swaps)
+
+
+def test_a_query_that_cannot_be_balanced_is_named_once_and_stays_in_status(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene(FakeQuery(obstacle="its state lies in one partition. Start it anew."))
+    for _ in range(3):
+        assert scene.loop.step()
+    [line] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert line.getMessage() == (
+        "query clicks cannot be balanced: its state lies in one partition. Start it anew."
+    )
+    why = "cannot be balanced: its state lies in one partition. Start it anew."
+    assert scene.record().why == why
+    scene.see(SKEWED, 5)
+    assert scene.record().why == why
+    assert scene.gateway.calls == 0
+    assert why in str(scene.loop.status())
+    assert len(caplog.records) == 1
+
+
+def test_an_obstacle_that_has_passed_when_a_batch_is_observed_is_forgotten() -> None:
+    scene = Scene(FakeQuery(obstacle="no exchange of it is routed"))
+    assert scene.record().why == "cannot be balanced: no exchange of it is routed"
+    scene.query.obstacle = None  # a batch has planned one inside foreachBatch
+    scene.see(SKEWED, 3)
+    assert scene.gateway.calls == 1
+    assert scene.record().why.startswith("level")

@@ -64,8 +64,6 @@ def test_by_hand_nothing_runs(gateway: FakeGateway) -> None:
     [query] = gateway.queries
     balancer = balance(SPARK, policy=None)
     assert str(balancer.status()).startswith("no loop: tables are published by hand")
-    with pytest.raises(SettingError, match="no loop"):
-        balancer.report("report.html")
     swap = balancer.publish(query, skewless.Table(2, {0: 1}))  # type: ignore[arg-type]
     assert swap == skewless.Swap(epoch=1, batch=0)
     assert balancer.table(query) == skewless.Table(2, {0: 1}, epoch=1)  # type: ignore[arg-type]
@@ -141,7 +139,8 @@ def test_what_is_no_session_is_refused_by_name(no_session: Any, words: str, poli
 
 def test_a_balancer_says_what_it_does(gateway: FakeGateway) -> None:
     by_hand = balance(SPARK, policy=None)
-    assert repr(by_hand) == "<skewless.Balancer: no loop: tables are published by hand (policy=None)>"
+    words = "no loop: tables are published by hand (policy=None), 1 query seen"
+    assert repr(by_hand) == f"<skewless.Balancer: {words}>"
     balancer = balance(SPARK, poll_seconds=0.001)
     wait_for(lambda: balancer.status().queries)
     assert repr(balancer).startswith("<skewless.Balancer: the loop is running (policy mixed, ")
@@ -268,3 +267,81 @@ def test_release_says_what_to_do_when_that_batch_does_not_come() -> None:
         released([6], in_log=6).release(query)
     with pytest.raises(SettingError, match="timeout_seconds"):
         released([6]).release(query, timeout_seconds=float("nan"))
+
+
+def test_swaps_published_by_hand_are_in_status_and_report(gateway: FakeGateway, tmp_path: Path) -> None:
+    [query] = gateway.queries
+    balancer = balance(SPARK, policy=None)
+    query.run(SKEWED)
+    balancer.publish(query, skewless.Table(2, {0: 1}))  # type: ignore[arg-type]
+    query.run(SKEWED)
+    balancer.publish(query, skewless.Table(2, {0: 1, 2: 1}))  # type: ignore[arg-type]
+    query.run(SKEWED, 2)
+    text = str(balancer.status())
+    assert "batch 1 went to epoch 1: 1 key moved (hashes 0)" in text
+    assert "batch 2 went to epoch 2: 1 key moved (hashes 2)" in text
+    assert "by hand: tables are published with balancer.publish" in text
+    assert not gateway.watched
+    assert len(gateway.published) == 2  # by hand, both of them
+    html = balancer.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "published by hand" in html
+    assert html.count("<svg") == 6
+
+
+def test_two_tables_published_between_two_looks_are_both_told(gateway: FakeGateway) -> None:
+    [query] = gateway.queries
+    balancer = balance(SPARK, policy=None)
+    query.run(SKEWED)
+    balancer.status()
+    query.publish(skewless.Table(2, {0: 1}))  # in another process, say
+    query.run(SKEWED)
+    query.publish(skewless.Table(2, {0: 1, 2: 1}))
+    query.run(SKEWED)
+    assert [swap.epoch for swap in balancer.status().queries[0].swaps] == [1, 2]
+
+
+def test_a_dry_run_says_what_would_be_done_and_publishes_nothing(gateway: FakeGateway) -> None:
+    [query] = gateway.queries
+    balancer = balance(SPARK, policy=None)
+    query.run(SKEWED, 3)
+    told = balancer.dry_run(query)  # type: ignore[arg-type]
+    assert str(told).splitlines()[0] == (
+        "query clicks, by batches 0 to 2: the loop would swap tables; nothing is published"
+    )
+    assert "imbalance: 1.000 now, 0.000 predicted" in str(told)
+    assert told.decision.plan is not None
+    assert not gateway.published
+    balancer.publish(query, told.decision.plan.table)  # type: ignore[arg-type]
+    query.run(SKEWED)
+    assert "level: imbalance 0.000" in str(balancer.dry_run(query))  # type: ignore[arg-type]
+    query.obstacle = "its state lies in one partition."
+    words = "but the query cannot be balanced: its state lies in one partition."
+    assert words in str(balancer.dry_run(query))  # type: ignore[arg-type]
+
+
+def test_a_dry_run_counts_keys_where_nobody_does_and_stops_counting(gateway: FakeGateway) -> None:
+    [query] = gateway.queries
+    balancer = balance(SPARK, policy=None)
+    with pytest.raises(NotYetError, match=r"no batch with counted keys within 0\.01 s\. Ask again"):
+        balancer.dry_run(query, seconds=0.01)  # type: ignore[arg-type]
+    assert gateway.watched
+    assert gateway.unwatched == [query.id]
+
+
+def test_only_chosen_queries_are_balanced(gateway: FakeGateway) -> None:
+    one, other = gateway.queries[0], FakeQuery("query-2", "run-2", name="visits")
+    gateway.queries.append(other)
+    with balance(SPARK, pace=skewless.Pace(patience=1), poll_seconds=0.001) as balancer:
+        balancer.balance_only("visits")
+        wait_for(lambda: len(balancer.status().queries) == 2)
+        for _ in range(3):
+            one.run(SKEWED)
+            other.run(SKEWED)
+        wait_for(lambda: gateway.published)
+        wait_for(lambda: "excluded" in balancer.status().queries[0].why)
+        balancer.exclude(other)  # type: ignore[arg-type]
+        other.run(SKEWED)
+        wait_for(lambda: "excluded" in balancer.status().queries[1].why)
+    assert {query_id for query_id, _ in gateway.published} == {"query-2"}
+    with pytest.raises(QueryError, match="a streaming query or its name is needed, not 7"):
+        balancer.exclude(7)  # type: ignore[arg-type]

@@ -34,6 +34,7 @@ class JavaBatch:
         "stateHashes": struct.pack("<2i", 0, -7),
         "stateBytes": struct.pack("<2q", 120, 1 << 41),
         "partitionStateBytes": struct.pack("<2q", 1 << 42, -1),
+        "committedAt": 1700000000250,
         "keyValues": '{"-7":"a \\"b\\" é"}',
     }
 

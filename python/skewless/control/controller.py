@@ -87,7 +87,7 @@ class ControllerStatus:
 class Controller:
     """One query's controller. Call it from one thread.
 
-    `policy` is a name or a function; `clock` gives seconds and may be simulated.
+    `policy` is a name or a function; `clock` gives seconds and may be simulated; `where` names it in the log.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class Controller:
         pace: Pace | None = None,
         cost: SwapCost | None = None,
         clock: Callable[[], float] = time.monotonic,
+        where: str = "the table in force",
     ) -> None:
         self.table = table
         self.limits = limits or Limits()
@@ -114,7 +115,7 @@ class Controller:
         self._swapped_at = -1  # the newest batch seen when the last swap came into force
         self._lasts: float | None = None  # batches that swaps lasted so far, on average
         self.payback = Payback()
-        self._troubles = Troubles("the table in force")
+        self._troubles = Troubles(where)
         self._status = ControllerStatus(table.epoch, len(table), 0.0, "no snapshot yet")
 
     def observe(

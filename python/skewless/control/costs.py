@@ -18,7 +18,6 @@ array([600.])
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -153,13 +152,10 @@ def rates_of(batches: Sequence[ObservedBatch]) -> Iterator[Floats]:
             for other, (_, f) in zip(batches, lines, strict=True)
             if other.epoch == batch.epoch and not np.isnan(f).all()
         ]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a partition that no batch knows the time of
-            typical = (
-                np.nanmedian(factors, axis=0)
-                if len(factors) >= _AGREEING
-                else np.full(batch.partitions, np.nan)
-            )
+        typical = np.full(batch.partitions, np.nan)
+        if len(factors) >= _AGREEING:
+            known = ~np.isnan(factors).all(axis=0)  # not a partition that no batch knows the time of
+            typical[known] = np.nanmedian(np.array(factors)[:, known], axis=0)
         yield slope * _out_of_band(typical)
 
 

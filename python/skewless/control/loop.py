@@ -11,11 +11,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, Protocol
 
+from skewless.control.choice import Choice
 from skewless.control.settings import Settings
 from skewless.control.troubles import Backoff, Troubles
 from skewless.control.watch import QueryGateway, Watch
+from skewless.control.worker import Worker
+from skewless.report.news import News
 from skewless.report.records import QueryRecord
 from skewless.report.status import Status
 
@@ -24,6 +29,7 @@ log = logging.getLogger("skewless")
 KEPT_QUERIES = 20  # that have ended
 STOP_SECONDS = 10.0
 STOP_SLICE_SECONDS = 0.5
+STEP_SECONDS = 10.0  # that the other queries wait for one that plans
 
 _Trouble = (Exception, SystemExit)  # a policy that calls sys.exit() must not end the thread either
 
@@ -38,6 +44,7 @@ class LoopGateway(QueryGateway, Protocol):
     def show_metrics(
         self, query_id: str, imbalance: float | None, pause_ms: float | None, errors: int, /
     ) -> bool: ...
+    def show(self, news: str, /) -> bool: ...
 
 
 class Loop:
@@ -50,8 +57,12 @@ class Loop:
         self.settings = settings
         self._gateway, self._clock = gateway, clock
         self._watches: dict[str, tuple[str, Watch]] = {}  # query id -> run id and its watch
+        self._workers: dict[str, Worker] = {}  # by run id
+        self._drawn: dict[str, QueryRecord] = {}  # by run id: as it stood after the last step that ended
         self._backoffs: dict[str, Backoff] = {}
+        self._choice = Choice()
         self._metrics: dict[str, tuple[float | None, float | None, int]] = {}  # what each query's show
+        self._news: News | None = News(self._words("the loop is running"))  # None: nobody keeps them
         self._polling = Backoff(clock)
         self._troubles = Troubles("the loop")
         self._stopping = threading.Event()
@@ -69,11 +80,19 @@ class Loop:
 
     @property
     def running(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        """False from the moment on that it was asked to stop: it acts no more."""
+        return self._thread is not None and self._thread.is_alive() and not self._stopping.is_set()
+
+    @property
+    def choice(self) -> Choice:
+        """Which queries the user wants balanced."""
+        return self._choice
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
         """Asks the thread to end and waits for it; again does nothing. Published tables stay in force."""
         self._stopping.set()
+        if self._thread is None:
+            self._end_workers()
         if self._thread is None or self._thread is threading.current_thread():
             return
         self._thread.join(timeout)
@@ -87,13 +106,14 @@ class Loop:
     def status(self) -> Status:
         with self._lock:
             records, errors, over = self._records, self._errors, self._over
-        limits = self.settings.limits
-        settings = (
-            f"policy {self.settings.policy_name}, max_imbalance {limits.max_imbalance:g}, "
-            f"max_entries {limits.max_entries}"
-        )
         state = f"the loop is over: {over}" if over else "the loop is running"
-        return Status(f"{state} ({settings})", records, errors, limits.max_imbalance)
+        threshold = None if self.settings.by_hand else self.settings.limits.max_imbalance
+        return Status(self._words(state), records, errors, threshold)
+
+    def _words(self, state: str) -> str:
+        if self.settings.by_hand:
+            return "no loop: tables are published by hand (policy=None)"
+        return f"{state} ({self.settings.words})"
 
     # -- on the loop's thread --------------------------------------------------------------------------------
 
@@ -107,6 +127,11 @@ class Loop:
         except _Trouble as error:
             self._troubles.note(error)
         self._end("stopped")
+        self._end_workers()
+
+    def _end_workers(self) -> None:
+        for worker in list(self._workers.values()):
+            worker.end()
 
     def _pause(self) -> None:
         """Until there is news, or for `poll_seconds`; in slices, so that `stop` is heard."""
@@ -140,7 +165,7 @@ class Loop:
         for query_id, query in active.items():
             self._visit(query_id, query)
         for query_id, (_, watch) in self._watches.items():
-            if watch.running and query_id not in active:
+            if watch.running and query_id not in active and self._is_idle(watch):
                 watch.end("the query has ended")
         self._forget()
 
@@ -150,42 +175,79 @@ class Loop:
         if backoff.seconds_left > 0:
             return
         watch = self._watch(query_id, query)
-        try:
-            watch.step()
-            backoff.succeeded()
-        except _Trouble as error:
-            if not self._gateway.alive():
-                raise
-            watch.troubles.note(error)
-            backoff.failed()
+        if not self._is_idle(watch):
+            return
+        watch.wanted = self._choice.wants(query)
+        lost: list[BaseException] = []
+
+        def step() -> None:
+            try:
+                watch.step()
+                backoff.succeeded()
+            except _Trouble as error:
+                if not self._gateway.alive():
+                    lost.append(error)
+                    return
+                watch.troubles.note(error)
+                backoff.failed()
+            self._drawn[watch.run_id] = watch.record()
+
+        worker = self._workers.setdefault(watch.run_id, Worker(f"skewless {watch.title}"))
+        if worker.run(step, STEP_SECONDS) and lost:
+            raise lost[0]
+
+    def _is_idle(self, watch: Watch) -> bool:
+        worker = self._workers.get(watch.run_id)
+        return worker is None or worker.busy_since is None
 
     def _watch(self, query_id: str, query: Any) -> Watch:
         run_id = str(query.runId)
         known_run, known = self._watches.get(query_id, ("", None))
         if known is not None and known_run == run_id:
             return known
+        if known is not None and not self._is_idle(known):
+            known.running, known = False, None  # its memory is in the hands of a policy that does not return
         if known is not None and known.running:
             known.end("the query was started again")
+        self._free(known_run)
         self._metrics.pop(query_id, None)  # a new run has new metrics
         name = str(query.name or "")
-        watch = Watch(query, query_id, name, self._gateway, self.settings, self._clock, known)
+        watch = Watch(
+            query, query_id, name, self._gateway, self.settings, self._clock, known, self._stopping.is_set
+        )
         self._watches[query_id] = run_id, watch
         return watch
 
     def _forget(self) -> None:
         ended = [query_id for query_id, (_, watch) in self._watches.items() if not watch.running]
         for query_id in ended[: max(0, len(ended) - KEPT_QUERIES)]:
-            del self._watches[query_id]
+            self._free(self._watches.pop(query_id)[0])
             self._backoffs.pop(query_id, None)
             self._metrics.pop(query_id, None)
 
+    def _free(self, run_id: str) -> None:
+        self._drawn.pop(run_id, None)
+        if run_id in self._workers:
+            self._workers.pop(run_id).end()
+
     def _record(self) -> None:
-        records = tuple(watch.record() for _, watch in self._watches.values())
+        records = tuple(self._drawing(watch) for _, watch in self._watches.values())
         for record in records:
-            if record.running:
+            if record.running and not self.settings.by_hand:
                 self._show_metrics(record)
+        self._tell(records)
         with self._lock:
             self._records, self._errors = records, self._troubles.counts
+
+    def _drawing(self, watch: Watch) -> QueryRecord:
+        """What is known of a query; of one that is busy, how it stood before, and what it waits for."""
+        worker = self._workers.get(watch.run_id)
+        since = None if worker is None else worker.busy_since
+        if since is None:
+            return watch.record()
+        before = self._drawn.get(watch.run_id) or QueryRecord(watch.query_id, watch.name, True, 0, 0, "")
+        why = f"{watch.doing} since {datetime.fromtimestamp(since):%H:%M:%S}"
+        return replace(before, running=watch.running, why=why)
 
     def _show_metrics(self, record: QueryRecord) -> None:
         """Keeps the query's metrics up to date: a call to the JVM only when something has changed."""
@@ -200,10 +262,21 @@ class Loop:
             if self._gateway.alive():
                 self._troubles.note(error)
 
+    def _tell(self, records: tuple[QueryRecord, ...]) -> None:
+        """Sends the tab in Spark's UI what is new."""
+        try:
+            news = None if self._news is None else self._news.of(records)
+            if news is not None and not self._gateway.show(news):
+                self._news = None
+        except _Trouble as error:
+            if self._gateway.alive():
+                self._troubles.note(error)
+
     def _session_gone(self) -> bool:
         for _, watch in self._watches.values():
-            if watch.running:
+            if watch.running and self._is_idle(watch):
                 watch.end("the session has stopped", look=False)
+            watch.running = False
         self._record()
         self._end("the session has stopped")
         return False

@@ -50,4 +50,5 @@ def batch_record(
         predicted_ms=predicted_ms,
         saved_ms=saved_ms,
         slots=int(observed.slots.sum()),
+        at=observed.committed_at,
     )

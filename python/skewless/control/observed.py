@@ -34,6 +34,7 @@ class ObservedBatch:
     sample_rate    the share of the rows that the sketch looked at
     state_hashes   the keys whose state was measured, in this batch or before, with their bytes, `state_bytes`
     partition_state_bytes   all state of each partition; -1 where nobody knows
+    committed_at   when the driver heard of the commit, in seconds of the epoch; 0 if nobody knows
     key_values     what some of the hashes stand for, as text for people; empty unless
                    spark.skewless.observe.keyValues is on
     """
@@ -56,6 +57,7 @@ class ObservedBatch:
     executors: Int32s = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     slots: Int32s = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     locality_wait_ms: int = 0
+    committed_at: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("start_ms", "executors"):

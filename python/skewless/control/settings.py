@@ -23,7 +23,7 @@ AHEAD_WAIT_MS = 2000
 class Settings:
     """What a user may set of the loop; checked here, so that a mistake is told where it was made."""
 
-    policy: str | Policy = "mixed"
+    policy: str | Policy | None = "mixed"
     limits: Limits = field(default_factory=Limits)
     pace: Pace = field(default_factory=Pace)
     window: int = 8
@@ -38,7 +38,7 @@ class Settings:
     def __post_init__(self) -> None:
         if isinstance(self.policy, str):
             policies.get(self.policy)
-        elif not callable(self.policy):
+        elif self.policy is not None and not callable(self.policy):
             raise SettingError(
                 f"policy is {self.policy!r}. Give a policy's name, a function, or None to publish by hand."
             )
@@ -89,6 +89,18 @@ class Settings:
     def wait_ms(self) -> int:
         """How long a planner waits: without a wait nothing can be made of what is ahead."""
         return self.plan_wait_ms or (AHEAD_WAIT_MS if self.look_ahead else 0)
+
+    @property
+    def by_hand(self) -> bool:
+        """Nothing is planned: tables are published by the user."""
+        return self.policy is None
+
+    @property
+    def words(self) -> str:
+        return (
+            f"policy {self.policy_name}, max_imbalance {self.limits.max_imbalance:g}, "
+            f"max_entries {self.limits.max_entries}"
+        )
 
     @property
     def policy_name(self) -> str:

@@ -42,6 +42,8 @@ from skewless.report.records import (
 
 log = logging.getLogger("skewless")
 
+BY_HAND = "by hand: tables are published with balancer.publish"
+EXCLUDED = "left alone: excluded by balance_only or exclude"
 AHEAD_DECAY = 1e-6  # in a snapshot of what is ahead, earlier batches say what a row costs, and no more
 
 
@@ -55,6 +57,9 @@ class QueryGateway(Protocol):
     def decided(self, query_id: str, batch: int, /) -> None: ...
     def publish(self, query: Any, table: bytes, /) -> tuple[int, int]: ...
     def latest(self, query: Any, /) -> bytes | None: ...
+    def table_at(self, query: Any, batch: int, /) -> bytes | None: ...
+    def unwatch_query(self, query: Any, /) -> None: ...
+    def obstacle(self, query: Any, /) -> str | None: ...
     def swaps(self, query: Any, /) -> list[dict[str, Any]]: ...
 
 
@@ -71,8 +76,13 @@ class Watch:
         settings: Settings,
         clock: Callable[[], float] = time.monotonic,
         earlier: Watch | None = None,
+        closed: Callable[[], bool] = lambda: False,
     ) -> None:
         self.query, self.query_id, self.name, self.running = query, query_id, name, True
+        self.run_id, self.title = str(query.runId), name or query_id
+        self.wanted = True  # by the user
+        self.doing = "asking Spark"  # at this moment, for people
+        self._closed = closed  # whether the loop was asked to stop
         self._gateway, self._settings, self._clock = gateway, settings, clock
         self._controller: Controller | None = None
         self._recent: deque[ObservedBatch] = deque(maxlen=settings.window)
@@ -85,6 +95,8 @@ class Watch:
         self._first_look = True
         self._first_batch: int | None = None
         self._unlogged: SwapRecord | None = None
+        self._obstacle: str | None = None  # why no table can be published in this run
+        self._knows_obstacle = False
         self._why = "no batch with a routed exchange yet"
         if earlier is None:
             self._last = -1
@@ -94,7 +106,7 @@ class Watch:
             self._values: dict[int, str] = {}
             self._cost, self._times = SwapCost(), Timekeeper()
             self._last_moves: tuple[int, Moves] | None = None  # of the last swap, with its epoch
-            self.troubles = Troubles(f"query {name or query_id}")
+            self.troubles = Troubles(f"query {self.title}")
         else:
             self._last, self._batches, self._swaps = earlier._last, earlier._batches, earlier._swaps
             self._values, self._cost, self.troubles = earlier._values, earlier._cost, earlier.troubles
@@ -112,8 +124,10 @@ class Watch:
             seen = self._gateway.newest(self.query_id) if self._settings.wait_ms else -1
             upcoming = self._upcoming(seen)
             seen = seen if upcoming is None else upcoming.batch
+            self._ask_for_obstacle()
             for batch in self._fresh():
                 self._take(batch)
+                self._ask_for_obstacle()
                 # A batch that was seen ahead is decided on: the next one will be seen ahead, too.
                 if not self._first_look and batch.batch > self._ahead:
                     self._decide(batch)
@@ -129,9 +143,27 @@ class Watch:
             if self._settings.wait_ms:
                 self._gateway.decided(self.query_id, seen)
 
+    def _ask_for_obstacle(self) -> None:
+        """Why this run can take no table is asked until the JVM knows a reason, and again after the first
+        batch that is observed: what is planned inside foreachBatch shows only then."""
+        seen = self._first_batch is not None
+        if self._knows_obstacle or (self._obstacle is not None and not seen):
+            return
+        self._knows_obstacle = seen
+        found = self._gateway.obstacle(self.query)
+        if found is not None:
+            self._why = f"cannot be balanced: {found}"
+            if found != self._obstacle:
+                log.warning("query %s cannot be balanced: %s", self.title, found)
+        self._obstacle, self._left_alone = found, found is not None
+
     def _watch(self) -> None:
         """Has the JVM count this run's keys; again only when something about it changes."""
-        if self._watched != self._looks_ahead:
+        if not self.wanted or self._settings.by_hand:
+            if self._watched is not None:
+                self._gateway.unwatch_query(self.query)
+            self._watched = None
+        elif self._watched != self._looks_ahead:
             self._gateway.watch(self.query, self._settings.wait_ms, self._looks_ahead)
             self._watched = self._looks_ahead
 
@@ -232,16 +264,20 @@ class Watch:
         settings = self._settings
         self._controller = Controller(
             self._newest_table(batch),
-            settings.policy,
+            settings.policy or "mixed",  # by hand nothing is planned
             limits=settings.limits,
             pace=settings.pace,
             cost=self._cost,
             clock=self._clock,
+            where=f"query {self.title}: the table in force",
         )
         return self._controller
 
     def _newest_table(self, batch: ObservedBatch) -> Table:
-        found = self._gateway.latest(self.query)
+        by_hand = self._settings.by_hand
+        found = (
+            self._gateway.table_at(self.query, batch.batch) if by_hand else self._gateway.latest(self.query)
+        )
         table = Table(batch.partitions) if found is None else Table.decode(found)
         # An exchange of another number of partitions is hashed plainly, under the same epoch.
         return table if table.partitions == batch.partitions else Table(batch.partitions, epoch=table.epoch)
@@ -290,7 +326,7 @@ class Watch:
 
     def _decide(self, batch: ObservedBatch) -> None:
         controller, wait = self._controller, self._publishing.seconds_left
-        if controller is None or self._left_alone:
+        if controller is None or self._left_alone or not self._may_act():
             return
         if wait > 0:
             self._why = f"backing off: {wait:.0f} s until a table is published again, after an error"
@@ -315,14 +351,22 @@ class Watch:
             self._why = f"error: {words_of(error)}"
             return
         clock = self._times.clock(batch.partitions)
+        self.doing = f"planning (policy {self._settings.policy_name})"
         decision = controller.observe(
             snapshot,
             clock=clock if self._settings.cost is None else replace(clock, task_seconds=0.0),
             look_seconds=batch.batch_ms / 1000 if ahead else None,
         )
+        self.doing = "asking Spark"
         self._why = decision.why
         if decision.action == "swap" and decision.plan is not None:
             self._publish(controller, decision, decision.plan)
+
+    def _may_act(self) -> bool:
+        """Whether the user wants tables made for this query, now."""
+        if self._settings.by_hand or not self.wanted:
+            self._why = BY_HAND if self._settings.by_hand else EXCLUDED
+        return self.wanted and not self._settings.by_hand and not self._closed()
 
     def _snapshot(self, table: Table, ahead: ObservedBatch | None) -> Snapshot:
         batches, decay, foreseen = list(self._recent), self._settings.decay, self._foresight.foreseen
@@ -339,6 +383,9 @@ class Watch:
         )
 
     def _publish(self, controller: Controller, decision: Decision, plan: Plan) -> None:
+        if self._closed():
+            self._why = "the loop was stopped while it planned"
+            return
         try:
             epoch, first = self._gateway.publish(self.query, plan.table.encode())
         except Exception as error:
@@ -418,7 +465,7 @@ class Watch:
         """Logs the last swap once, when the first batch after it shows what it gained, or when there will be
         none."""
         if self._unlogged is not None:
-            log.info("query %s: %s", self.name or self.query_id, self.record().sentence(self._unlogged))
+            log.info("query %s: %s", self.title, self.record().sentence(self._unlogged))
         self._unlogged = None
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from skewless.errors import SettingError
 from skewless.report import svg
+from skewless.report.comparison import Comparison
+from skewless.report.plots import plots
 from skewless.report.records import BatchRecord, QueryRecord, SwapRecord
 from skewless.report.status import Status, errors_html, grid_html, hot_lines, shown
 from skewless.wording import amount, counted
 
-DRAWN_KEYS = 8
-NUMBER = "{:,.10g}".format
 SWAP_COLUMNS = ("batch", "epoch", "keys", "before", "predicted", "realised", "state rows", "bytes",
                 "export ms", "batch ms", "pause ms", "since", "why", "hottest keys moved")  # fmt: skip
 
@@ -38,7 +38,7 @@ STYLE = (
     + """
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); \
 overflow-wrap: anywhere }
-body { max-width: 960px; margin: 2em auto; padding: 0 1em }
+body { max-width: 1180px; margin: 2em auto; padding: 0 1em }
 h1 { font-size: 1.5em } \
 h2 { font-size: 1.2em; margin-top: 2em; border-top: 1px solid var(--line); padding-top: 1em }
 h3 { font-size: 1em; margin: 1.6em 0 0 } svg { max-width: 100%; height: auto; display: block }
@@ -48,17 +48,17 @@ table { border-collapse: collapse; font-size: 13px }
 td, th { padding: 2px 10px 2px 0; text-align: left; border-bottom: 1px solid var(--grid) }
 .item { display: inline-block; margin-right: 12px }
 .swatch { display: inline-block; width: 11px; height: 11px; margin-right: 5px; border: 1px solid var(--axis) }
-.wide { overflow-x: auto } .wide td, .wide th { white-space: nowrap }
+td.figure { white-space: nowrap }
 .why { background: var(--panel); padding: 0.4em 0.8em }
 """
 )
 
 
-def write(path: str | os.PathLike[str], status: Status) -> Path:
-    """Writes the report and returns where it is."""
+def write(path: str | os.PathLike[str], status: Status, comparison: Comparison | None = None) -> Path:
+    """Writes the report, with a comparison of two runs above it if there is one, and returns where it is."""
     target = Path(path)
     try:
-        target.write_text(page(status), encoding="utf-8")
+        target.write_text(page(status, comparison), encoding="utf-8")
     except OSError as error:
         raise SettingError(
             f"the report cannot be written to {target}: {error}. Give a file in a folder that you can write."
@@ -66,12 +66,14 @@ def write(path: str | os.PathLike[str], status: Status) -> Path:
     return target
 
 
-def page(status: Status) -> str:
+def page(status: Status, comparison: Comparison | None = None) -> str:
     """The report as HTML."""
     made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
     body = [
         f"<h1>Skewless: what it saw and did</h1><p>{escape(status.loop)}. Made {made}.</p>",
         errors_html(status.errors),
+        "" if comparison is None else comparison.html(),
+        _overview(status.queries) if len(status.queries) > 1 else "",
     ]
     body += [_query(query, status.max_imbalance) for query in status.queries] or [
         "<p>No streaming query has been seen.</p>"
@@ -81,14 +83,32 @@ def page(status: Status) -> str:
 
 
 def _query(query: QueryRecord, max_imbalance: float | None) -> str:
-    parts = [f"<h2>Query {escape(query.title)}</h2>", f"<p>{escape(summary(query))}</p>"]
+    parts = [f"<h2>Query {escape(query.name or query.query_id)}</h2>"]
+    parts.append(f'<p class="note">id {escape(query.query_id)}</p><p>{escape(summary(query))}</p>')
     parts.append(f'<p class="why">{"Now" if query.running else "Ended"}: {escape(query.why)}</p>')
     parts.append(errors_html(query.errors))
     if query.forecast:
         parts.append(f'<p class="note">Forecast: {escape(query.forecast)}.</p>')
     if query.batches:
-        parts += [_plots(query, max_imbalance), _hot_table(query), _swap_table(query)]
+        parts += [plots(query, max_imbalance), _hot_table(query), _swap_table(query)]
     return "".join(parts)
+
+
+OVERVIEW = ("query", "state", "last batch", "slots", "imbalance", "swaps", "last swap", "now")
+
+
+def _overview(queries: tuple[QueryRecord, ...]) -> str:
+    """A line for each query, where there are several."""
+    rows = []
+    for query in queries:
+        last = query.last_batch
+        cells = [query.name or query.query_id, "running" if query.running else "ended"]
+        cells += (
+            ["-", "-", "-"] if last is None else [f"{last.batch}", f"{last.slots}", shown(last.imbalance)]
+        )
+        gain = query.gain_words(query.swaps[-1]) if query.swaps else "-"
+        rows.append([escape(cell) for cell in [*cells, str(len(query.swaps)), gain, query.why]])
+    return f"<h2>All queries</h2>{grid_html(OVERVIEW, rows)}"
 
 
 def summary(query: QueryRecord) -> str:
@@ -133,86 +153,6 @@ def _mean_imbalance(batches: list[BatchRecord] | tuple[BatchRecord, ...]) -> str
     return f"{sum(seen) / len(seen):.3f}" if seen else "-"
 
 
-# -- plots ---------------------------------------------------------------------------------------------------
-
-
-def _plots(query: QueryRecord, max_imbalance: float | None) -> str:
-    batches = query.batches
-    marks = tuple((swap.batch, f"e{swap.epoch}", str(swap)) for swap in query.swaps)
-    frame = svg.Frame(batches[0].batch, batches[-1].batch, marks)
-    busy = [(batch.batch, batch.imbalance if batch.rows else None) for batch in batches]
-    foreseen = [(swap.batch, swap.predicted) for swap in query.swaps if frame.first <= swap.batch]
-    moved = [(swap.batch, float(swap.bytes_moved or 0)) for swap in query.swaps if frame.first <= swap.batch]
-    hot = _hot_curves(query)
-    across = "" if max_imbalance is None else f"; dashed: max_imbalance, {max_imbalance:g}"
-    loads = svg.heat(frame, [(batch.batch, batch.loads) for batch in batches])
-    scale = svg.legend(
-        ["nothing", "half the mean", "the mean", "1.5 times", "twice the mean and more"], (0, 3, 5, 8, 10)
-    )
-    times = [(batch.batch, float(batch.batch_ms) if batch.rows else None) for batch in batches]
-    clock = [(batch.batch, batch.predicted_ms if batch.rows else None) for batch in batches]
-    curves = {"real": times, "predicted": clock}
-    entries = [(batch.batch, float(batch.entries)) for batch in batches]
-    sections = [
-        ("Load of each partition", "What the rows of each partition cost in task time, against the batch's "
-         "mean. Vertical lines mark swaps, in every plot; e3: epoch 3 from here on.", scale + loads),
-        ("Imbalance", "Share of time that tasks lost against level ones, on the slots there were; circles: "
-         f"what the plan predicted{across}.",
-         svg.curves(frame, {"imbalance": busy}, "imbalance", level=max_imbalance, dots=foreseen)),
-        ("Batch time", "From start to commit, and what the clock predicted from the batch's rows"
-         f"{_off(query)}. A gap: a batch without rows.",
-         svg.legend(list(curves)) + svg.curves(frame, curves, "milliseconds", NUMBER)),
-        ("Hottest keys", "Share of the rows of each batch. A gap: the key was not among the batch's hottest.",
-         svg.legend(list(hot)) + svg.curves(frame, hot, "% of the rows")),
-        *_foreseen(query, frame),
-        ("Table size", "Entries of the table in force.",
-         svg.curves(frame, {"entries": entries}, "entries", NUMBER, steps=True, height=90)),
-        ("State moved", "Bytes that each swap moved.", svg.bars(frame, moved, "bytes", amount)),
-    ]  # fmt: skip
-    return "".join(
-        f'<h3>{title}</h3><p class="note">{escape(note)}</p>{plot}' for title, note, plot in sections
-    )
-
-
-def _foreseen(query: QueryRecord, frame: svg.Frame) -> list[tuple[str, str, str]]:
-    """The hottest key of each batch, with the share that was foreseen; nothing without a forecast."""
-    hottest = [(batch.batch, batch.hot_keys[0] if batch.hot_keys else None) for batch in query.batches]
-    if all(key is None or key.foreseen is None for _, key in hottest):
-        return []
-    curves = {
-        "real": [(batch, None if key is None else 100 * key.share) for batch, key in hottest],
-        "foreseen": [
-            (batch, None if key is None or key.foreseen is None else 100 * key.foreseen)
-            for batch, key in hottest
-        ],
-    }
-    plot = svg.legend(list(curves)) + svg.curves(frame, curves, "% of the rows")
-    note = "Share of each batch's hottest key, and what was foreseen of that key before the batch came."
-    return [("Foreseen and real", note, plot)]
-
-
-def _off(query: QueryRecord) -> str:
-    return "" if query.model_error is None else f" (off by {query.model_error:.0%} in the median)"
-
-
-def _hot_curves(query: QueryRecord) -> dict[str, list[svg.Point]]:
-    """The keys that were hottest at any time, hottest first, with their share in each batch in percent."""
-    peaks: dict[int, float] = {}
-    labels: dict[int, str] = {}
-    for batch in query.batches:
-        for key in batch.hot_keys:
-            peaks[key.key_hash] = max(peaks.get(key.key_hash, 0.0), key.share)
-            if key.value is not None or key.key_hash not in labels:
-                labels[key.key_hash] = key.label
-    drawn = sorted(peaks, key=lambda key_hash: (-peaks[key_hash], key_hash))[:DRAWN_KEYS]
-    curves: dict[str, list[svg.Point]] = {labels[key_hash]: [] for key_hash in drawn}
-    for batch in query.batches:
-        shares = {key.key_hash: 100 * key.share for key in batch.hot_keys}
-        for key_hash in drawn:
-            curves[labels[key_hash]].append((batch.batch, shares.get(key_hash)))
-    return curves
-
-
 # -- tables --------------------------------------------------------------------------------------------------
 
 
@@ -225,7 +165,7 @@ def _swap_table(query: QueryRecord) -> str:
     if not query.swaps:
         return ""
     rows = [_swap_row(query, swap) for swap in reversed(query.swaps)]
-    return f'<h3>Swaps</h3><div class="wide">{grid_html(SWAP_COLUMNS, rows)}</div>'
+    return f"<h3>Swaps</h3>{grid_html(SWAP_COLUMNS, rows)}"
 
 
 def _swap_row(query: QueryRecord, swap: SwapRecord) -> list[str]:

@@ -7,7 +7,7 @@ on any other.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from skewless.model.snapshot import Floats
@@ -17,6 +17,7 @@ KEPT_BATCHES = 1000
 KEPT_SWAPS = 200
 KEPT_KEYS = 20  # of a batch's heavy hitters, and of a swap's moved keys
 KEPT_VALUES = 5000  # of keys' values as text
+LEVEL_SHARES = 0.1  # of a fair share of the rows: a hottest key below that is like any other
 MEDIAN_BATCHES = 20  # what a batch usually takes is the median of so many
 
 
@@ -45,6 +46,7 @@ class BatchRecord:
     predicted_ms  how long it should have taken, by its rows and by the clock as the batches before it taught
     saved_ms      how much longer it would have taken under the table before the last swap
     slots         of the executors alive; 0 if nobody knows
+    at            when it was committed, in seconds of the epoch; 0 if nobody knows
     """
 
     batch: int
@@ -58,6 +60,7 @@ class BatchRecord:
     predicted_ms: float | None = None
     saved_ms: float | None = None
     slots: int = 0
+    at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,14 @@ class SwapRecord:
             return f"hashes {' '.join(str(key_hash) for key_hash, _ in shown)}{more}"
         return ", ".join(key_label(key_hash, value) for key_hash, value in shown) + more
 
+    @property
+    def moved_words(self) -> str:
+        return f"{counted(self.moved, 'key')} moved ({self.keys})" if self.moved else "no key moved"
+
+    def without_values(self) -> SwapRecord:
+        """For what must hold no values of keys."""
+        return replace(self, key_values=())
+
     def __str__(self) -> str:
         """One line, for a log and for a person.
 
@@ -109,7 +120,7 @@ class SwapRecord:
         batch 12 went to epoch 3: 2 keys moved (hashes -7 40), 30 state rows, 5.2 kB, export 80 ms,
         batch 900 ms (250 ms longer)
         """
-        parts = [f"{counted(self.moved, 'key')} moved ({self.keys})" if self.moved else "no key moved"]
+        parts = [self.moved_words]
         parts += [] if self.state_rows is None else [counted(self.state_rows, "state row")]
         parts += [] if self.bytes_moved is None else [amount(self.bytes_moved)]
         parts += [] if self.export_ms is None else [f"export {self.export_ms} ms"]
@@ -144,6 +155,18 @@ class QueryRecord:
     def last_batch(self) -> BatchRecord | None:
         """The last batch that had rows; an idle one says nothing about balance."""
         return next((batch for batch in reversed(self.batches) if batch.rows), None)
+
+    @property
+    def level_keys_words(self) -> str:
+        """Why no key stands out although rows may be skewed; empty where some key does."""
+        last = self.last_batch
+        if last is None or not last.hot_keys or last.hot_keys[0].share > LEVEL_SHARES / len(last.loads):
+            return ""
+        return (
+            "No key stands out in what reaches the shuffle. If some are hot in your data: an aggregate such "
+            "as count() adds up the rows of each key in its map task first, and a hot key arrives as one row "
+            "per task, like any other."
+        )
 
     @property
     def bytes_moved(self) -> int:

@@ -10,11 +10,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from skewless.report.plots import plots
 from skewless.report.records import BatchRecord, HotKey, QueryRecord
 from skewless.wording import amount, counted
 
 SHOWN_KEYS = 5
 SHOWN_SWAPS = 5
+PLOT_STYLE = """
+.skewless svg { max-width: 100%; height: auto; display: block }
+.skewless svg text { font: 11px system-ui, sans-serif; fill: #666 }
+.skewless p.note, .skewless p.legend { font-size: 13px; color: #666; margin: 0.2em 0 }
+.skewless .item { display: inline-block; margin-right: 12px }
+.skewless .swatch { display: inline-block; width: 11px; height: 11px; margin-right: 5px }
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,9 @@ class Status:
         for query in self.queries:
             cells = [(name, "<br>".join(escape(line) for line in lines)) for name, lines in facts(query)]
             parts += [f"<h4>query {escape(query.title)}</h4>", grid_html((), cells)]
-        return "".join(parts)
+            if query.batches:
+                parts.append(plots(query, self.max_imbalance))
+        return f'<div class="skewless"><style>{PLOT_STYLE}</style>{"".join(parts)}</div>'
 
 
 def facts(query: QueryRecord) -> list[tuple[str, list[str]]]:
@@ -90,7 +100,9 @@ def facts(query: QueryRecord) -> list[tuple[str, list[str]]]:
 def hot_lines(query: QueryRecord) -> list[str]:
     last = query.last_batch
     keys = () if last is None else last.hot_keys[:SHOWN_KEYS]
-    return [_hot_line(key) for key in keys] or ["none stands out"]
+    lines = [_hot_line(key) for key in keys]
+    lines += [query.level_keys_words] if query.level_keys_words else []
+    return lines or ["none stands out"]
 
 
 def _hot_line(key: HotKey) -> str:

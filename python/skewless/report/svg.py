@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 
 import numpy as np
@@ -50,7 +50,7 @@ DARK = " ".join(
     [f"--h{i}: {c};" for i, c in enumerate(DARK_HEAT)] + [f"--c{i}: {c};" for i, c in enumerate(DARK_COLOURS)]
 )
 CROWD = 40  # more swaps than this are marked faintly
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 900, 84, 12, 16, 40
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1140, 84, 12, 16, 54
 MOST_COLUMNS, MOST_ROWS, LABEL_WIDTH = 150, 64, 26
 
 _DOT = "fill:var(--paper,#fff);stroke:var(--ink,#333)"
@@ -62,12 +62,13 @@ Form = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Frame:
-    """The x axis: batches from `first` to `last`, and the swaps, (batch, label, tooltip), that every plot
-    marks."""
+    """The x axis: batches from `first` to `last`, the swaps, (batch, label, tooltip), that every plot marks,
+    and the wall clock of the batches, where it is known."""
 
     first: int
     last: int
     swaps: tuple[tuple[int, str, str], ...] = ()
+    times: Mapping[int, str] = field(default_factory=dict)
 
     def x(self, batch: float) -> float:
         """The left edge of a batch's column."""
@@ -133,6 +134,38 @@ def bars(
                 f'<rect {place} style="fill:{_colour(0)}">'
                 f"<title>batch {batch}: {escape(form(value))}</title></rect>"
             )
+    return _svg(body, height)
+
+
+def stack(
+    frame: Frame,
+    layers: Mapping[str, Sequence[Point]],
+    unit: str,
+    form: Form = "{:g}".format,
+    height: int = 150,
+) -> str:
+    """A bar per batch, made of one piece per name, the first at the bottom; all layers have the same
+    batches."""
+    floors: dict[int, float] = {}
+    pieces = []
+    for points in layers.values():
+        piece = []
+        for batch, value in points:
+            if value:
+                piece.append((batch, floors.get(batch, 0.0), value))
+                floors[batch] = floors.get(batch, 0.0) + value
+        pieces.append(piece)
+    top = _ceiling(max(floors.values(), default=0.0))
+    width = max(1.0, frame.x(1) - frame.x(0) - (1 if frame.last - frame.first < MOST_COLUMNS else 0))
+    body = [_axes(frame, top, unit, form, height) if floors else _nothing(frame, unit, height)]
+    for i, (name, piece) in enumerate(zip(layers, pieces, strict=True)):
+        path = "".join(
+            f"M{frame.x(batch):.1f} {_y(floor + value, top, height):.1f}h{width:.1f}"
+            f"v{height * value / top:.1f}h-{width:.1f}z"
+            for batch, floor, value in piece
+        )
+        if path:
+            body.append(f'<path d="{path}" style="fill:{_colour(i)}"><title>{escape(name)}</title></path>')
     return _svg(body, height)
 
 
@@ -223,10 +256,12 @@ def _axes(frame: Frame, top: float, unit: str, form: Form, height: int) -> str:
 
 
 def _batch_axis(frame: Frame, height: int) -> str:
-    parts = [_text((LEFT + WIDTH - RIGHT) / 2, TOP + height + 31, "batch", "middle")]
+    parts = [_text((LEFT + WIDTH - RIGHT) / 2, TOP + height + (45 if frame.times else 31), "batch", "middle")]
     step = max(1, round(_nice((frame.last - frame.first + 1) / 10)))
     for batch in range(math.ceil(frame.first / step) * step, frame.last + 1, step):
         parts.append(_text(frame.middle(batch), TOP + height + 15, str(batch), "middle"))
+        if batch in frame.times:
+            parts.append(_text(frame.middle(batch), TOP + height + 29, frame.times[batch], "middle"))
     labelled, marked = -math.inf, [swap for swap in frame.swaps if frame.first <= swap[0] <= frame.last]
     faint = ' opacity="0.35"' if len(marked) > CROWD else ""
     for batch, label, words in marked:

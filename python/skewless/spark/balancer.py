@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skewless.control.costs import CostFunction
+from skewless.control.dry_run import DryRun, dry_run
 from skewless.control.loop import Loop
+from skewless.control.observed import ObservedBatch
 from skewless.control.pace import Pace
 from skewless.control.settings import Settings
 from skewless.errors import (
@@ -35,6 +37,9 @@ from skewless.report.status import Status
 from skewless.spark.gateway import Gateway
 from skewless.spark.session import check_session
 from skewless.wording import counted
+
+DRY_SECONDS = 60.0
+DRY_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -77,9 +82,10 @@ class BatchLoads:
 class Balancer:
     """Made by `skewless.balance(spark)`; also a context manager."""
 
-    def __init__(self, gateway: Gateway, loop: Loop | None = None) -> None:
+    def __init__(self, gateway: Gateway, loop: Loop) -> None:
         self._gateway = gateway
         self._loop = loop
+        self._looking = threading.Lock()
 
     def publish(self, query: StreamingQuery, table: Table) -> Swap:
         """Stores the table under the query's checkpoint and pins the next micro-batch to it. The epoch is
@@ -91,7 +97,7 @@ class Balancer:
             )
         _check_query(query)
         try:
-            return Swap(*self._gateway.publish(query, table.encode()))
+            swap = Swap(*self._gateway.publish(query, table.encode()))
         except SkewlessError:
             raise
         except Exception as error:
@@ -101,6 +107,8 @@ class Balancer:
                 f"the table cannot be stored under the checkpoint of query {query.name or query.id}: {reason}"
                 ". Give the driver the right to write there; the old table stays in force."
             ) from error
+        self._look()
+        return swap
 
     def release(self, query: StreamingQuery, timeout_seconds: float | None = None) -> Release:
         """Takes every key home and gives the checkpoint back to plain Spark: from the batch after the
@@ -147,30 +155,78 @@ class Balancer:
     def status(self) -> Status:
         """What the loop sees, does and has done, query by query: `print` it, or end a notebook's cell with
         it."""
-        if self._loop is None:
-            return Status("no loop: tables are published by hand (policy=None)")
+        self._look()
         return self._loop.status()
+
+    def balance_only(self, *queries: StreamingQuery | str) -> None:
+        """From now on the loop levels these queries and no others; a query or the name given to `queryName`,
+        which need not run yet."""
+        self._loop.choice.balance_only(*queries)
+
+    def exclude(self, *queries: StreamingQuery | str) -> None:
+        """From now on the loop leaves these queries alone: tables that they have stay in force, and their
+        keys are counted no more."""
+        self._loop.choice.exclude(*queries)
+
+    def dry_run(
+        self, query: StreamingQuery, policy: str | Policy | None = None, seconds: float = DRY_SECONDS
+    ) -> DryRun:
+        """What the loop would do with this query now, and what it would bring; nothing is published. `print`
+        it. With `policy` by that policy, else by the loop's own, or Mixed.
+
+        Where no loop counts the query's keys they are counted meanwhile, until a batch with rows is
+        committed, for so many seconds at most."""
+        _check_query(query)
+        settings = self._loop.settings
+        settings = replace(settings, policy=policy or settings.policy or "mixed")
+        obstacle = self._gateway.obstacle(query)
+        batches = self._counted(query) or self._count(query, seconds, obstacle)
+        found = self._gateway.table_at(query, batches[-1].batch)
+        table = Table(batches[-1].partitions) if found is None else Table.decode(found)
+        return dry_run(query.name or str(query.id), batches, table, settings, obstacle)
+
+    def _counted(self, query: StreamingQuery) -> list[ObservedBatch]:
+        """The last batches with rows whose keys were counted, all under one table."""
+        seen = [b for b in self._gateway.observed(str(query.id), -1) if len(b.key_hashes) and b.rows.any()]
+        return [b for b in seen if (b.epoch, b.partitions) == (seen[-1].epoch, seen[-1].partitions)]
+
+    def _count(self, query: StreamingQuery, seconds: float, obstacle: str | None) -> list[ObservedBatch]:
+        until = time.monotonic() + seconds
+        self._gateway.watch(query, 0, False)
+        try:
+            while time.monotonic() < until and not (batches := self._counted(query)):
+                time.sleep(DRY_POLL_SECONDS)
+        finally:
+            if self._loop.settings.by_hand or not self._loop.choice.wants(query):
+                self._gateway.unwatch_query(query)
+        if batches:
+            return batches
+        raise NotYetError(
+            f"query {query.name or query.id} committed no batch with counted keys within {seconds:g} s. "
+            + (f"It cannot be balanced: {obstacle}" if obstacle else "Ask again when it has rows to process.")
+        )
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Writes one HTML file, with plots, of all that `status` knows and the batches behind it; needs no
         network to read."""
-        if self._loop is None:
-            raise SettingError(
-                "there is nothing to report: this balancer has no loop (policy=None). Give balance a policy."
-            )
         from skewless.report.page import write
 
-        return write(path, self._loop.status())
+        return write(path, self.status())
+
+    def _look(self) -> None:
+        """A loop looks by itself; by hand a look is taken when somebody asks."""
+        if self._loop.settings.by_hand:
+            with self._looking:
+                self._loop.step()
 
     def stop(self) -> None:
         """Ends the loop, if there is one. Published tables stay in force: a query's routing is part of its
         checkpoint."""
-        if self._loop is not None:
-            self._loop.stop()
+        self._loop.stop()
 
     def __repr__(self) -> str:
         status = self.status()
-        seen = "" if self._loop is None else f", {counted(len(status.queries), 'query')} seen"
+        seen = f", {counted(len(status.queries), 'query')} seen"
         return f"<skewless.Balancer: {status.loop}{seen}>"
 
     def __enter__(self) -> Balancer:
@@ -231,7 +287,8 @@ def balance(
     """
     check_session(spark)
     if policy is None:
-        return Balancer(Gateway(spark))
+        gateway = Gateway(spark)
+        return Balancer(gateway, Loop(gateway, Settings(policy=None)))
     _check_numbers(
         max_imbalance=max_imbalance,
         max_entries=max_entries,

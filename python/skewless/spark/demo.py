@@ -12,16 +12,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from skewless.control.pace import Pace
 from skewless.errors import SkewlessError
+from skewless.report.comparison import Comparison
+from skewless.report.page import write
+from skewless.report.records import BatchRecord
 from skewless.spark.balancer import Balancer, balance
 from skewless.spark.session import PROVIDER, PROVIDER_KEY, configure
 
@@ -34,6 +39,11 @@ WAIT_MS_A_ROW = 3.0
 HOT_KEYS = 12
 HOT_SHARE = 0.6
 DRIFT_BATCHES = 6
+SHOWN_ROWS = 5
+QUERY = (
+    "events.groupBy('user').applyInPandasWithState(...) counts the events of each user and adds up their "
+    "values, over all batches so far."
+)
 STOCK = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 Say = Callable[[str], None]
@@ -57,38 +67,63 @@ def run(say: Say = print, report: str | os.PathLike[str] = "skewless-demo.html")
 
 def _both(spark: SparkSession, folder: Path, say: Say, report: Path) -> float:
     say(
-        f"the query: events.groupBy('user').applyInPandasWithState(...); {PARTITIONS} partitions, "
-        f"{ROWS_A_BATCH:,} rows a batch\n"
-        f"each row waits {WAIT_MS_A_ROW:g} ms, which stands for work; {HOT_KEYS} hot users have "
-        f"{HOT_SHARE:.0%} of the rows,\n"
-        f"and a third of them are replaced by others every {DRIFT_BATCHES} batches."
+        f"the query: {QUERY}\n"
+        f"{PARTITIONS} partitions, {ROWS_A_BATCH:,} rows a batch; each row waits {WAIT_MS_A_ROW:g} ms, which "
+        f"stands for work;\n"
+        f"{HOT_KEYS} hot users have {HOT_SHARE:.0%} of the rows, and a third of them are replaced by others "
+        f"every {DRIFT_BATCHES} batches.\n\n"
+        "plain Spark and skewless.balance(spark) take turns, batch by batch:\n"
     )
-    inputs = _inputs()
-    say("\nplain Spark")
-    plain_ms, plain = _stream(spark, folder / "plain", inputs, STOCK, say)
-    say("\nbalanced: skewless.balance(spark), nothing else changed")
+    homes = _homes(spark)
     pace = Pace(patience=1, cooldown_seconds=0)
     with balance(spark, max_imbalance=0.1, pace=pace, plan_wait_ms=500) as balancer:
-        level_ms, level = _stream(spark, folder / "balanced", inputs, PROVIDER, say, balancer)
-        say("\n" + str(balancer.status()))
-        say(f"\nreport: {balancer.report(report).resolve()}")
-    factor = sum(plain_ms) / sum(level_ms)
-    say(
-        f"\nbatch time, median of {BATCHES - 1}: plain {np.median(plain_ms):,.0f} ms, balanced "
-        f"{np.median(level_ms):,.0f} ms\n"
-        f"all batches together: {factor:.2f} times shorter, swaps and the batches before the first one "
-        "included"
+        balancer.exclude("plain")
+        plain = Arm(spark, folder, "plain", STOCK)
+        level = Arm(spark, folder, "balanced", PROVIDER)
+        for number, users in enumerate(_inputs()):
+            for arm in (plain, level) if number % 2 else (level, plain):
+                arm.batch(number, users)
+            say(_line(number, plain, level, balancer))
+        (balanced,) = (query for query in balancer.status().queries if query.name == "balanced")
+        status = balancer.status()
+        plain.query.stop()
+        level.query.stop()
+    largest = sorted(level.rows[BATCHES - 1], key=lambda row: -row[1])[:SHOWN_ROWS]
+    comparison = Comparison(
+        f"The query: {QUERY} Each row waits {WAIT_MS_A_ROW:g} ms, which stands for work.",
+        tuple(plain.record(i, homes, users) for i, users in enumerate(_inputs())),
+        balanced.batches,
+        ("user", "events", "total"),
+        largest,
+        sum(map(len, plain.rows.values())),
+        plain.rows == level.rows,
     )
-    same = plain == level
-    say(
-        f"results identical: {'yes' if same else 'NO'} ({sum(map(len, level.values())):,} rows of "
-        f"{len(level)} batches compared)"
-    )
-    if not same:
+    say(f"\n{replace(status, queries=(balanced,))}")
+    say(f"\n{comparison.sentence}")
+    say(f"the largest rows of the last batch: {', '.join(map(str, largest[:3]))}")
+    say(f"report: {write(report, replace(status, queries=(balanced,)), comparison).resolve()}")
+    if not comparison.same:
         raise SkewlessError(
             "the balanced run's rows differ from plain Spark's. This is a bug in Skewless: please report it."
         )
-    return factor
+    return comparison.factor
+
+
+def _line(number: int, plain: Arm, level: Arm, balancer: Balancer) -> str:
+    time.sleep(0.2)  # Spark's news of the batch's tasks come a little later
+    load = balancer.loads(level.query)[-1]
+    return (
+        f"  batch {number:2d}   plain {plain.millis[-1]:6,} ms   balanced {level.millis[-1]:6,} ms, its "
+        f"heaviest partition / mean {1 + load.imbalance:.2f}, epoch {load.epoch}"
+    )
+
+
+def _homes(spark: SparkSession) -> dict[str, int]:
+    """The partition that plain Spark puts each user into."""
+    users = sorted({user for batch in _inputs() for user in batch})
+    found = spark.createDataFrame([(user,) for user in users], "user STRING")
+    rows = found.select("user", sql.hash("user").alias("h")).collect()
+    return {row.user: row.h % PARTITIONS for row in rows}
 
 
 def _inputs() -> list[list[str]]:
@@ -106,45 +141,34 @@ def _inputs() -> list[list[str]]:
     return batches
 
 
-def _stream(
-    spark: SparkSession,
-    folder: Path,
-    inputs: list[list[str]],
-    provider: str,
-    say: Say,
-    balancer: Balancer | None = None,
-) -> tuple[list[int], Rows]:
-    """The batch times, without the first, which starts the Python workers; and the rows of each batch."""
-    (folder / "in").mkdir(parents=True)
-    spark.conf.set(PROVIDER_KEY, provider)
-    rows: Rows = {}
+class Arm:
+    """The query under one provider, fed batch by batch."""
 
-    def collect(batch: DataFrame, batch_id: int) -> None:
-        rows[batch_id] = sorted((r.user, r.events, r.total) for r in batch.collect())
+    def __init__(self, spark: SparkSession, folder: Path, name: str, provider: str) -> None:
+        self.folder, self.millis = folder / name, list[int]()
+        self.rows: Rows = {}
+        (self.folder / "in").mkdir(parents=True)
+        spark.conf.set(PROVIDER_KEY, provider)
+        writer = _query(spark, self.folder).writeStream.outputMode("update").foreachBatch(self._collect)
+        writer = writer.option("checkpointLocation", str(self.folder / "checkpoint"))
+        self.query: StreamingQuery = writer.queryName(name).start()
 
-    query = _query(spark, folder).writeStream.outputMode("update").foreachBatch(collect)
-    running = query.option("checkpointLocation", str(folder / "checkpoint")).start()
-    taken = [_batch(running, folder, i, users, say, balancer) for i, users in enumerate(inputs)]
-    running.stop()
-    return taken[1:], rows
+    def _collect(self, batch: DataFrame, batch_id: int) -> None:
+        self.rows[batch_id] = sorted((r.user, r.events, r.total) for r in batch.collect())
 
+    def batch(self, number: int, users: list[str]) -> None:
+        lines = (json.dumps({"user": user, "value": i}) for i, user in enumerate(users))
+        hidden = self.folder / f".{number}"
+        hidden.write_text("\n".join(lines))
+        hidden.rename(self.folder / "in" / f"{number:05d}.json")
+        self.query.processAllAvailable()
+        done = next(p for p in reversed(self.query.recentProgress) if p["batchId"] == number)
+        self.millis.append(int(done["durationMs"]["triggerExecution"]))  # with the wait for the plan
 
-def _batch(
-    query: StreamingQuery, folder: Path, number: int, users: list[str], say: Say, balancer: Balancer | None
-) -> int:
-    lines = (json.dumps({"user": user, "value": i}) for i, user in enumerate(users))
-    hidden = folder / f".{number}"
-    hidden.write_text("\n".join(lines))
-    hidden.rename(folder / "in" / f"{number:05d}.json")
-    query.processAllAvailable()
-    done = next(p for p in reversed(query.recentProgress) if p["batchId"] == number)
-    level = ""
-    if balancer is not None:
-        time.sleep(0.2)  # Spark's news of the batch's tasks come a little later
-        load = balancer.loads(query)[-1]
-        level = f"   heaviest partition / mean {1 + load.imbalance:.2f}, epoch {load.epoch}"
-    say(f"  batch {number:2d}  {done['durationMs']['triggerExecution']:6,} ms{level}")
-    return int(done["durationMs"]["triggerExecution"])  # with the wait for the plan
+    def record(self, number: int, homes: dict[str, int], users: list[str]) -> BatchRecord:
+        """A batch of a run that Skewless did not see: its rows by partition, as plain Spark routes them."""
+        rows = np.bincount([homes[user] for user in users], minlength=PARTITIONS).astype(np.float64)
+        return BatchRecord(number, 0, self.millis[number], len(users), rows, 0)
 
 
 def _query(spark: SparkSession, folder: Path) -> DataFrame:

@@ -93,6 +93,16 @@ class Gateway:
         found = self._call("latest", query._jsq)
         return None if found is None else bytes(found)
 
+    def table_at(self, query: Any, batch: int) -> bytes | None:
+        """The table that a batch of a query runs under."""
+        found = self._call("tableAt", query._jsq, batch)
+        return None if found is None else bytes(found)
+
+    def obstacle(self, query: Any) -> str | None:
+        """Why this run of a query will take no table, as far as it is known by now."""
+        found = self._call("obstacle", self._session, query._jsq)
+        return None if found is None else str(found)
+
     def loads(
         self, query_id: str
     ) -> list[tuple[int, int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
@@ -140,6 +150,10 @@ class Gateway:
         """Ends the counting of keys that `watch` began, where no other loop watches too."""
         self._call("unwatch", self._session, self._loop)
 
+    def unwatch_query(self, query: Any) -> None:
+        """Ends the counting of one query's keys."""
+        self._call("unwatchQuery", self._session, self._loop, query._jsq)
+
     def swaps(self, query: Any) -> list[dict[str, Any]]:
         """The committed swaps of the query's run, oldest first, as the JVM recorded them."""
         return [json.loads(str(swap)) for swap in self._call("swaps", query._jsq)]
@@ -150,6 +164,10 @@ class Gateway:
         """Hands what the loop knows of a query to Spark's metrics; false if they do not know the query
         yet."""
         return bool(self._call("showMetrics", self._session, query_id, imbalance, pause_ms, errors))
+
+    def show(self, news: str) -> bool:
+        """News for the tab in Spark's UI; false if there is nothing that keeps them."""
+        return bool(self._call("show", self._session, news))
 
     def active(self) -> list[Any]:
         """The streaming queries of this session that run now."""
@@ -232,6 +250,7 @@ def _observed(java: Any) -> ObservedBatch:
         executors=np.frombuffer(java.executors(), dtype="<i4"),
         slots=np.frombuffer(java.executorSlots(), dtype="<i4"),
         locality_wait_ms=int(java.localityWaitMs()),
+        committed_at=int(java.committedAt()) / 1000,
         key_hashes=np.frombuffer(java.keyHashes(), dtype="<i4"),
         key_rows=np.frombuffer(java.keyRows(), dtype="<i8"),
         max_error=int(java.maxError()),

@@ -12,6 +12,7 @@ import org.apache.spark.sql.classic.{SparkSession => ClassicSession}
 import org.apache.spark.sql.skewless.checkpoint.{ConvertCheckpoint, MendCheckpoint, ReleaseCheckpoint}
 import org.apache.spark.sql.skewless.query.QueryRegistry
 import org.apache.spark.sql.skewless.route.Routing
+import org.apache.spark.sql.skewless.ui.LoopNews
 import org.apache.spark.sql.streaming.StreamingQuery
 
 /**
@@ -61,6 +62,10 @@ object Gateway {
   def latest(query: StreamingQuery): Array[Byte] =
     QueryRegistry.run(query).tables.latest.map(TableCodec.encode).orNull
 
+  /** The table that a batch of a query runs under as bytes, or null if there is none. */
+  def tableAt(query: StreamingQuery, batch: Long): Array[Byte] =
+    QueryRegistry.run(query).tables.tableAt(batch).map(TableCodec.encode).orNull
+
   /** The committed swaps of a query's run as JSON, oldest first. */
   def swaps(query: StreamingQuery): JList[String] = QueryRegistry.run(query).swaps.records.map(_.json).asJava
 
@@ -106,6 +111,10 @@ object Gateway {
     application(session).listener.news.forget(loop)
   }
 
+  /** The loop watches this run no more. */
+  def unwatchQuery(session: SparkSession, loop: String, query: StreamingQuery): Unit =
+    registry(session).unwatch(loop, query)
+
   /**
    * Waits until a batch of any query is committed or shown that this loop has not heard of, or for so many
    * milliseconds: whether one was.
@@ -118,6 +127,10 @@ object Gateway {
     registry(session).decided(queryId, batch)
 
   // -- asking --------------------------------------------------------------------------------------------------
+
+  /** Why a run of a query will take no table, as far as it is known by now; null if nothing speaks against it. */
+  def obstacle(session: SparkSession, query: StreamingQuery): String =
+    QueryRegistry.run(query).tables.obstacle(application(session).listener.hasCommitted(query.runId)).orNull
 
   /** The loads of a query's routed exchanges, oldest first; an empty id asks for batch jobs. */
   def loads(session: SparkSession, queryId: String): JList[BatchLoads] =
@@ -138,7 +151,7 @@ object Gateway {
   def newestCommitted(session: SparkSession, queryId: String): Long =
     application(session).listener.newestCommitted(queryId)
 
-  // -- metrics -------------------------------------------------------------------------------------------------
+  // -- showing -------------------------------------------------------------------------------------------------
 
   /**
    * What the loop knows of a query, for Spark's metrics: imbalance and pause may be null. False if no such query
@@ -153,6 +166,12 @@ object Gateway {
   ): Boolean = application(session).metrics.show(queryId, imbalance, pauseMs, errors)
 
   private def classic(session: SparkSession): ClassicSession = session.asInstanceOf[ClassicSession]
+
+  /**
+   * News of the loop for the tab in Spark's UI, as JSON (`report/news.py`): true if there is a UI or an event log
+   * to keep it, else nobody needs to send more.
+   */
+  def show(session: SparkSession, news: String): Boolean = LoopNews.post(classic(session).sparkContext, news)
 
   private def registry(session: SparkSession): QueryRegistry = QueryRegistry.of(classic(session).sparkContext)
 

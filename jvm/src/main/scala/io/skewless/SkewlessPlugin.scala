@@ -7,10 +7,11 @@ import io.skewless.table.SharedTable
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.sql.skewless.query.QueryRegistry
+import org.apache.spark.sql.skewless.ui.SkewlessTab
 
 /**
- * `spark.plugins`: the driver's part checks settings and listens to tasks; the executors' part checks that
- * they run the same jar.
+ * `spark.plugins`: the driver's part checks settings, listens to tasks and puts the tab into Spark's UI;
+ * the executors' part checks that they run the same jar.
  */
 class SkewlessPlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new SkewlessDriver
@@ -30,6 +31,7 @@ final class SkewlessDriver extends DriverPlugin {
     metrics = new QueryMetrics(plugin.metricRegistry())
     context.addSparkListener(listener)
     Application.start(context, new Application(conf, listener, metrics))
+    SkewlessTab.attach(context)
     Collections.singletonMap(SkewlessExecutor.VersionKey, SparkLine.JarVersion)
   }
 

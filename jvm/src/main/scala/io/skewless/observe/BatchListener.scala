@@ -143,6 +143,9 @@ final class BatchListener(
   /** The newest batch of a query that was shown before it was planned. */
   def upcoming(queryId: String): Option[ObservedBatch] = synchronized(shown.get(queryId))
 
+  /** Whether this run has committed a batch. */
+  def hasCommitted(run: UUID): Boolean = synchronized(commits.has(run))
+
   /** -1 before the first. */
   def newestCommitted(queryId: String): Long = synchronized(commits.newest(queryId))
 
@@ -151,18 +154,19 @@ final class BatchListener(
     for {
       (batch, ofBatch) <- loads.of(queryId).groupBy(_.batchId).toSeq.sortBy(_._1)
       if batch > after
-      batchMs <- commits.millisOf(queryId, batch)
+      commit <- commits.of(queryId, batch)
     } yield {
       val (hot, values) = keys.of(queryId, batch)
       new ObservedBatch(
         batch,
-        batchMs,
+        commit.millis,
         ofBatch,
         hot,
         state.known(queryId, ofBatch.head.partitions),
         slots.alive,
         localityWaitMs,
-        values
+        values,
+        commit.at
       )
     }
   }

@@ -32,6 +32,7 @@ final case class Upcoming(epoch: Long, rows: Array[Long], keys: HotKeys)
  * @param batchMs how long it took; of a batch that is still to come, how long it took to look at it
  * @param slots   of the executors that are alive when this is asked for
  * @param localityWaitMs how long a free slot waits for tasks whose state lies on its executor
+ * @param committedAt when the driver heard of its commit, in milliseconds of the epoch; 0 of a batch to come
  */
 final class ObservedBatch(
     val batchId: Long,
@@ -41,7 +42,8 @@ final class ObservedBatch(
     state: KnownState,
     slots: Slots,
     val localityWaitMs: Long,
-    values: Map[Int, String] = Map.empty
+    values: Map[Int, String] = Map.empty,
+    val committedAt: Long = 0
 ) {
   import ObservedBatch._
 

@@ -32,11 +32,12 @@ final class Watches {
   }
 
   /** The loop watches nothing any more. */
-  def unwatch(loop: String): Unit = synchronized {
-    byRun.keys.foreach { run =>
-      val others = byRun(run) - loop
-      if (others.isEmpty) byRun.remove(run) else byRun(run) = others
-    }
+  def unwatch(loop: String): Unit = byRun.keys.foreach(unwatch(loop, _))
+
+  /** The loop watches this run no more. */
+  def unwatch(loop: String, run: UUID): Unit = synchronized {
+    val others = byRun.getOrElse(run, Map.empty) - loop
+    if (others.isEmpty) byRun.remove(run) else byRun(run) = others
   }
 
   def ended(run: UUID): Unit = synchronized { byRun.remove(run); () }

@@ -12,13 +12,14 @@ import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, St
  * this run, `NotYetError` may pass with the query's next batch, `TableError` is about this table alone.
  */
 private[query] final class PublishChecks(execution: StreamExecution, handover: Handover) {
+  import PublishChecks._
 
   /** The operator that keeps the query's state, if it has one. */
   val statefulOperator: Option[String] = StateShape.statefulNode(execution.analyzedPlan)
 
   /** Whether the application takes checkpoints of Spark's RocksDB provider over. */
   def adopts: Boolean =
-    Application.of(execution.sparkSession.sparkContext).exists(_.conf.adopt) && runsInBatches
+    Application.of(execution.sparkSession.sparkContext).exists(_.conf.adopt) && runsInMicroBatches
 
   /** Whether the query can be released. */
   def release(): Unit = {
@@ -37,9 +38,6 @@ private[query] final class PublishChecks(execution: StreamExecution, handover: H
       s"it again with ${SkewlessConf.Adopt.key}=true."
   )
 
-  private def runsInBatches: Boolean =
-    execution.isInstanceOf[MicroBatchExecution] && !execution.trigger.isInstanceOf[RealTimeTrigger]
-
   /**
    * @param routed     the numbers of partitions of the exchanges that `skewless.repartition` made
    * @param shape      what the last planning found of the stateful stages
@@ -48,11 +46,7 @@ private[query] final class PublishChecks(execution: StreamExecution, handover: H
   def apply(table: Table, routed: Set[Int], shape: Option[StateShape], hasPlanned: Boolean): Unit = {
     if (!execution.isActive)
       refuse("it has stopped. Start it again and publish then; the old table stays in force.")
-    if (!runsInBatches)
-      refuse(
-        "it does not run in micro-batches, between which tables are swapped. Use a processing-time or " +
-          "available-now trigger."
-      )
+    if (!runsInMicroBatches) refuse(NoMicroBatches)
     if (statefulOperator.isDefined && shape.isEmpty && willBeAdopted)
       refuseForNow("its first batch of this run takes its checkpoint over. Publish after that batch.")
     statefulOperator.foreach(checkState(_, table, shape))
@@ -73,15 +67,33 @@ private[query] final class PublishChecks(execution: StreamExecution, handover: H
     handover.newest.getOrElse(ofSession) == Handover.Sparks
   }
 
+  /**
+   * Why no table will be taken in this run, as far as it is known by now: what `apply` would refuse, and a
+   * single partition, where a table would change nothing.
+   *
+   * @param hasCommitted whether this run has committed a batch
+   */
+  def obstacle(routed: Set[Int], shape: Option[StateShape], hasCommitted: Boolean): Option[String] =
+    if (!runsInMicroBatches) Some(NoMicroBatches)
+    else
+      (statefulOperator, shape) match {
+        case (Some(operator), Some(StateShape.Refused(why))) =>
+          Some(s"its $operator keeps state by key, and $why.")
+        case (Some(_), Some(StateShape.Routable(1))) => Some(OneStatePartition)
+        case (None, _) if routed.isEmpty => Option.when(hasCommitted)(Unrouted)
+        case (None, _) if routed == Set(1) => Some(OneRoutedPartition)
+        case _ => None
+      }
+
+  private def runsInMicroBatches: Boolean =
+    execution.isInstanceOf[MicroBatchExecution] && !execution.trigger.isInstanceOf[RealTimeTrigger]
+
   private def refuse(why: String): Nothing = throw SkewlessException.query(words(why))
   private def refuseForNow(why: String): Nothing = throw SkewlessException.notYet(words(why))
   private def words(why: String) = s"query ${execution.id} cannot take a table: $why"
 
-  private def refuseUnrouted(hasPlanned: Boolean): Nothing = {
-    val why = "no exchange of it is routed (or, inside foreachBatch, none has been planned yet). Put " +
-      "skewless.repartition(df, n, key) before the step to level."
-    if (hasPlanned) refuse(why) else refuseForNow(why)
-  }
+  private def refuseUnrouted(hasPlanned: Boolean): Nothing =
+    if (hasPlanned) refuse(Unrouted) else refuseForNow(Unrouted)
 
   /** The number of partitions that the state lies in, if the query keeps state that can move. */
   private def statePartitions(shape: Option[StateShape]): Option[Int] = shape match {
@@ -113,4 +125,22 @@ private[query] final class PublishChecks(execution: StreamExecution, handover: H
         case _ =>
       }
     }
+}
+
+private object PublishChecks {
+  val NoMicroBatches: String =
+    "it does not run in micro-batches, between which tables are swapped. Use a processing-time or " +
+      "available-now trigger."
+
+  val Unrouted: String =
+    "no exchange of it is routed (or, inside foreachBatch, none has been planned yet). Put " +
+      "skewless.repartition(df, n, key) before the step to level."
+
+  val OneStatePartition: String =
+    "its state lies in one partition, and there is nothing to level. A query keeps the number of its first " +
+      "start: set spark.sql.shuffle.partitions to the number of task slots and start it on a new checkpoint."
+
+  val OneRoutedPartition: String =
+    "its routed exchange has one partition, and there is nothing to level. Give skewless.repartition as " +
+      "many partitions as there are task slots."
 }

@@ -54,6 +54,13 @@ final class QueryRegistry private extends RunEvents {
     ) // wakes those who wait, who look again whether somebody watches
   }
 
+  /** The loop watches this run no more, though it may watch others. */
+  def unwatch(loop: String, query: StreamingQuery): Unit = {
+    val execution = QueryRegistry.executionOf(query)
+    watches.unwatch(loop, execution.runId)
+    byRun.get(execution.runId).foreach(_.tables.decided(-1))
+  }
+
   /** A loop has decided about all batches of a query up to this one. */
   def decided(queryId: String, batchId: Long): Unit =
     byRun.values.filter(_.execution.id.toString == queryId).foreach(_.tables.decided(batchId))

@@ -222,6 +222,10 @@ final class QueryTables private[query] (
     pinned
   }
 
+  /** Why this run will take no table, as far as it is known by now. */
+  def obstacle(hasCommitted: Boolean): Option[String] =
+    synchronized(checks.obstacle(routedPartitions, stateShape, hasCommitted))
+
   /** The newest table, pinned or in force. */
   def latest: Option[Table] = synchronized(pinLog.latest)
 

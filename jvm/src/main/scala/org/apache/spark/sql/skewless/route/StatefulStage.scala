@@ -61,6 +61,8 @@ private[skewless] final case class StatefulStage(
 }
 
 private[skewless] object StatefulStage {
+  private val AllMeet =
+    "all rows of its stateful step meet in one partition. Only a step that is grouped by a key can be levelled"
 
   /** Every stage of a plan that keeps state. */
   def of(plan: SparkPlan): Seq[StatefulStage] = all(plan).filter(_.operators.nonEmpty)
@@ -89,9 +91,7 @@ private[skewless] object StatefulStage {
         stages
           .flatMap(_.partitions)
           .headOption
-          .fold[StateShape](StateShape.Refused("all rows of its stateful step meet in one partition"))(
-            StateShape.Routable(_)
-          )
+          .fold[StateShape](StateShape.Refused(AllMeet))(StateShape.Routable(_))
       }
   }
 

@@ -18,11 +18,16 @@ if TYPE_CHECKING:
     from skewless.model.plan import Moves, Plan
     from skewless.model.snapshot import Snapshot
     from skewless.operators.advise import advise
+    from skewless.operators.aggregate import aggregate, apply_in_pandas
+    from skewless.operators.aggregates.aggregate import Aggregate
+    from skewless.operators.aggregates.check_merge import check_merge
     from skewless.operators.explain_skew import explain_skew
+    from skewless.operators.group_decision import explain_aggregate
     from skewless.operators.join import explain_join, join
     from skewless.operators.partitioner import RoutedPartitioner, rdd_key_hash
     from skewless.operators.plan import plan
     from skewless.operators.repartition import key_hash, repartition
+    from skewless.operators.window import window
     from skewless.policies import Policy
     from skewless.report.status import Status
     from skewless.spark.balancer import Balancer, BatchLoads, Release, Swap, balance
@@ -45,7 +50,12 @@ _LAZY = {
     "Release": "skewless.spark.balancer",
     "Swap": "skewless.spark.balancer",
     "balance": "skewless.spark.balancer",
+    "Aggregate": "skewless.operators.aggregates.aggregate",
     "advise": "skewless.operators.advise",
+    "aggregate": "skewless.operators.aggregate",
+    "apply_in_pandas": "skewless.operators.aggregate",
+    "check_merge": "skewless.operators.aggregates.check_merge",
+    "explain_aggregate": "skewless.operators.group_decision",
     "explain_join": "skewless.operators.join",
     "explain_skew": "skewless.operators.explain_skew",
     "join": "skewless.operators.join",
@@ -56,9 +66,11 @@ _LAZY = {
     "configure": "skewless.spark.session",
     "doctor": "skewless.spark.doctor",
     "plan": "skewless.operators.plan",
+    "window": "skewless.operators.window",
 }
 
 __all__ = [
+    "Aggregate",
     "Balancer",
     "BatchLoads",
     "Change",
@@ -76,12 +88,16 @@ __all__ = [
     "Table",
     "__version__",
     "advise",
+    "aggregate",
+    "apply_in_pandas",
     "balance",
+    "check_merge",
     "compose",
     "configure",
     "diff",
     "doctor",
     "errors",
+    "explain_aggregate",
     "explain_join",
     "explain_skew",
     "forecast",
@@ -92,6 +108,7 @@ __all__ = [
     "rdd_key_hash",
     "repartition",
     "simulate",
+    "window",
 ]
 
 

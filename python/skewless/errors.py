@@ -35,6 +35,15 @@ class JoinError(SkewlessError):
     """A join that `skewless.join` does not do: one without an equality of both sides, or of streams."""
 
 
+class AggregateError(SkewlessError):
+    """An aggregate that cannot be done: a function gives something else than its schema says, a merge
+    contradicts itself, or a stream or a window asks for what cannot be cut."""
+
+
+class MergeError(AggregateError):
+    """A merge whose outcome depends on how rows are cut or in which order partials come."""
+
+
 class QueryError(SkewlessError):
     """A streaming query that cannot take what was asked of it: stopped, stateful, or not routed."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from skewless.errors import SessionError
+from skewless.errors import SessionError, SettingError
 
 _BY_ORDER = re.compile(
     r"^[\s:+|-]*(GlobalLimit|LocalLimit|Offset|Tail|Sample|Deduplicate|Window|ScriptTransformation)\b", re.M
@@ -48,6 +48,15 @@ class LogicalJoin:
         return _of_rows(joined.sparkSession, plan)
 
 
+@dataclass(frozen=True)
+class SortKey:
+    """A column that rows are ordered by, and how."""
+
+    column: Column
+    ascending: bool
+    nulls_first: bool
+
+
 def require_classic(df: DataFrame, what: str) -> None:
     if not hasattr(df, "_jdf"):
         raise SessionError(
@@ -71,12 +80,28 @@ def logical_join(plain: DataFrame) -> LogicalJoin | None:
         keys=tuple(_key_pairs(spark, condition, left.outputSet(), right.outputSet())),
         condition=_column(spark, condition),
         output=tuple(_column(spark, attribute) for attribute in items(join.output())),
-        repeatable=bool(condition.deterministic()) and _repeats(left) and _repeats(right),
+        repeatable=bool(condition.deterministic()) and _repeat(left) and _repeat(right),
         root=root,
     )
 
 
-def _repeats(plan: Any) -> bool:
+def repeats(df: DataFrame) -> bool:
+    return _repeat(_plan(df))
+
+
+def sort_key(spark: SparkSession, column: Column) -> SortKey:
+    """What a Column such as `F.desc("t")` sorts by; ascending with nulls first if it says nothing."""
+    expression = _utils(spark).expression(column._jc)
+    if name_of(expression) != "SortOrder":
+        return SortKey(column, ascending=True, nulls_first=True)
+    return SortKey(
+        _column(spark, expression.child()),
+        name_of(expression.direction()) == "Ascending",
+        name_of(expression.nullOrdering()) == "NullsFirst",
+    )
+
+
+def _repeat(plan: Any) -> bool:
     """Whether a second reading gives the same rows: nothing random, and no choice of rows by the order in
     which they come, in subqueries neither."""
     return bool(plan.deterministic()) and not _BY_ORDER.search(str(plan.treeString()))
@@ -98,6 +123,19 @@ def _key_pairs(spark: SparkSession, condition: Any, left: Any, right: Any) -> It
 def _only_of(expression: Any, side: Any) -> bool:
     references = expression.references()
     return bool(references.nonEmpty() and references.subsetOf(side))
+
+
+def grouping_columns(counted: DataFrame) -> list[Column]:
+    """The keys of a `groupBy(...)` as columns under their names, from what its `count()` gives."""
+    node = _plan(counted)
+    if name_of(node) != "Aggregate" or name_of(node.child()) == "Expand":
+        raise SettingError(
+            "this is no plain groupBy; rollup, cube and pivot have no keys to split. Use groupBy."
+        )
+    keys = items(node.groupingExpressions())
+    named = [_column(counted.sparkSession, key) for key in keys]
+    names = counted.columns[:-1] if len(counted.columns) > len(keys) else [str(key.sql()) for key in keys]
+    return [column.alias(name) for column, name in zip(named, names, strict=True)]
 
 
 def columns_in(df: DataFrame, expression: Column) -> list[Column]:

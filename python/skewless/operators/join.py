@@ -16,6 +16,7 @@ from skewless.operators.catalyst import LogicalJoin
 from skewless.operators.explain_skew import FACTOR, THRESHOLD, JoinSkew, explain_skew
 from skewless.operators.hot_keys import Sketch, sketch
 from skewless.operators.plan_splits import Split, Splits, plan_splits
+from skewless.operators.shuffles import shuffle_partitions
 from skewless.operators.split_join import HOW, PRESERVED, content_hash, split_join
 
 _log = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ def join(
     _check(left, right, partitions, max_replication, sample, hot)
     plain = left.join(right, on, how)
     found = _logical_join(plain, how)
-    count = max(partitions or 0, _shuffle_partitions(left.sparkSession))
+    count = max(partitions or 0, shuffle_partitions(left.sparkSession))
     contents = _contents(found, deal_by)
     skew = next(iter(explain_skew(plain).joins), None)
     why = _why_plain_at_once(found, skew, count)
@@ -179,16 +180,6 @@ def _contents(found: LogicalJoin, deal_by: Sequence[str] | None) -> dict[str, Co
         for side, df in sides.items()
     }
     return {side: content for side, content in hashes.items() if content is not None}
-
-
-def _shuffle_partitions(spark: SparkSession) -> int:
-    conf = spark.conf
-    merged = all(
-        str(conf.get(setting)) == "true"
-        for setting in ("spark.sql.adaptive.enabled", "spark.sql.adaptive.coalescePartitions.enabled")
-    )
-    first = conf.get("spark.sql.adaptive.coalescePartitions.initialPartitionNum", None) if merged else None
-    return int(first or str(conf.get("spark.sql.shuffle.partitions")))
 
 
 def _why_plain_at_once(found: LogicalJoin, skew: JoinSkew | None, partitions: int) -> str | None:

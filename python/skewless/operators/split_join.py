@@ -93,16 +93,16 @@ class _Side:
         return df if partitions is None else df.repartition(partitions, *self.keys, df[SLOT[self.name]])
 
     def dealt_slots(self) -> Column:
-        return _looked_up(self._hash, self._dealt)
+        return looked_up(self._hash, self._dealt)
 
     def copied_slots(self) -> Column:
         """All slots of a row's key, null if the row stays single: its key is not split, or matches
         nothing."""
-        found = _looked_up(self._hash, self.copied)
+        found = looked_up(self._hash, self.copied)
         return F.when(~reduce(Column.__or__, self._never_match, F.lit(False)), found)
 
 
-def _looked_up(key_hash: Column, slots: Mapping[int, Sequence[int]]) -> Column:
+def looked_up(key_hash: Column, slots: Mapping[int, Sequence[int]]) -> Column:
     """The slots of a key hash, null if it has none; the hash set in front keeps cold rows cheap."""
     entries = (f"{key}L, array({', '.join(map(str, values))})" for key, values in slots.items())
     return F.when(key_hash.isin(list(slots)), F.element_at(F.expr(f"map({', '.join(entries)})"), key_hash))

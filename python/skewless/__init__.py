@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from skewless import errors
+from skewless.model.split import Split
 from skewless.model.table import Change, Table, compose, diff
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ __all__ = [
     "RoutedPartitioner",
     "Scale",
     "Snapshot",
+    "Split",
     "Status",
     "Swap",
     "Table",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skewless.model.split import Split
 from skewless.model.table import Change, Table, compose, diff
 
 HERE = Path(__file__).parent.parent / "vectors"
@@ -18,14 +19,28 @@ TABLES = VECTORS["tables"]
 
 
 def table_of(vector: dict[str, Any]) -> Table:
-    entries = {key_hash: tuple(targets) for key_hash, targets in vector["entries"]}
+    entries = {
+        key_hash: Split(tuple(targets), *rows) if rows else tuple(targets)
+        for key_hash, targets, *rows in vector["entries"]
+    }
     return Table(vector["partitions"], entries, vector["epoch"])
+
+
+def change_of(
+    key_hash: int, before: list[int], after: list[int], old_rows: int = 0, new_rows: int = 0
+) -> Change:
+    def side(targets: list[int], rows: int) -> tuple[int, ...] | Split:
+        return Split(tuple(targets), rows) if rows not in (0, len(targets)) else tuple(targets)
+
+    return Change(key_hash, side(before, old_rows), side(after, new_rows))
 
 
 def test_the_vectors_cover_moves_splits_and_plain_hashing() -> None:
     assert len(TABLES) >= 40
     assert any(not vector["entries"] for vector in TABLES)
-    assert any(len(targets) > 2 for vector in TABLES for _, targets in vector["entries"])
+    assert any(len(targets) > 2 for vector in TABLES for _, targets, *_ in vector["entries"])
+    assert any(rows for vector in TABLES for _, _, *rows in vector["entries"])
+    assert any(rows for step in VECTORS["diffs"] for _, _, _, *rows in step["changes"])
     assert len(VECTORS["diffs"]) >= 20
 
 
@@ -49,8 +64,7 @@ def test_a_table_routes_as_recorded(vector: dict[str, Any]) -> None:
 def test_neighbours_differ_as_recorded_and_the_steps_compose() -> None:
     tables = [table_of(vector) for vector in TABLES]
     steps = {
-        (d["older"], d["newer"]): [Change(h, tuple(b), tuple(a)) for h, b, a in d["changes"]]
-        for d in VECTORS["diffs"]
+        (d["older"], d["newer"]): [change_of(*change) for change in d["changes"]] for d in VECTORS["diffs"]
     }
     for (older, newer), changes in steps.items():
         assert diff(tables[older], tables[newer]) == changes

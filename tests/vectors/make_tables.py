@@ -18,7 +18,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from skewless.model.table import Table, diff
+from skewless.model.split import Split
+from skewless.model.table import Change, Table, diff
 
 PATH = Path(__file__).with_name("tables.json")
 SEED = 20240607
@@ -28,7 +29,7 @@ EDGES = [-(1 << 31), -(1 << 31) + 1, -1, 0, 1, (1 << 31) - 2, (1 << 31) - 1]
 def make() -> dict[str, Any]:
     """All vectors as plain JSON values."""
     rng = random.Random(SEED)
-    made = list(tables(rng))
+    made = [*tables(rng), *tables_of_joins(random.Random(SEED + 1))]
     pairs = [(i, i + 1) for i in range(len(made) - 1) if made[i].partitions == made[i + 1].partitions]
     return {
         "seed": SEED,
@@ -37,7 +38,7 @@ def make() -> dict[str, Any]:
             {
                 "older": i,
                 "newer": j,
-                "changes": [[c.key_hash, list(c.before), list(c.after)] for c in diff(made[i], made[j])],
+                "changes": [described(change) for change in diff(made[i], made[j])],
             }
             for i, j in pairs
         ],
@@ -60,6 +61,20 @@ def tables(rng: random.Random) -> Iterator[Table]:
             yield Table(n, entries, epoch=rng.randrange(1 << 20))
 
 
+def tables_of_joins(rng: random.Random) -> Iterator[Table]:
+    """Tables whose splits have columns too."""
+    yield Table(8, {5: Split.right(7, 0), -5: (0, 7), 9: 1}, epoch=4)
+    yield Table(8, {5: Split.left(7, 0), -5: Split.grid([[0, 7, 3], [5, 2, 1]])}, epoch=5)
+    for n in (6, 6, 300, 300):
+        grids = {h: random_grid(rng, n) for h in rng.sample(range(-30, 30), 12)}
+        yield Table(n, {**random_entries(rng, 12, n, 0.3), **grids}, epoch=rng.randrange(1 << 20))
+
+
+def random_grid(rng: random.Random, n: int) -> Split:
+    rows, columns = rng.choice([(1, 2), (1, 5), (2, 2), (2, 3), (3, 2), (3, 1)])
+    return Split(tuple(rng.sample(range(n), rows * columns)), rows)
+
+
 def random_entries(
     rng: random.Random, size: int, n: int, split_share: float
 ) -> dict[int, int | tuple[int, ...]]:
@@ -77,18 +92,32 @@ def describe(table: Table, rng: random.Random) -> dict[str, Any]:
     return {
         "partitions": table.partitions,
         "epoch": table.epoch,
-        "entries": [[key_hash, list(targets)] for key_hash, targets in table],
+        "entries": [entry(table, key_hash, targets) for key_hash, targets in table],
         "encoded": table.encode().hex(),
         "digest": table.digest,
         "routes": [route(table, key_hash, rng) for key_hash in sample_hashes(table, rng)],
     }
 
 
+def entry(table: Table, key_hash: int, targets: tuple[int, ...]) -> list[Any]:
+    """Hash and targets; also the rows of a split that has more than one column."""
+    split = table.split_of(key_hash)
+    return [key_hash, list(targets), *([split.rows] if split and split.right_width > 1 else [])]
+
+
+def described(change: Change) -> list[Any]:
+    """Hash, targets before and after; also the rows of both where either is a split with columns."""
+    before, after = change.before, change.after
+    shapes = [side.rows if isinstance(side, Split) else len(side) for side in (before, after)]
+    shaped = isinstance(before, Split) or isinstance(after, Split)
+    return [change.key_hash, list(before), list(after), *(shapes if shaped else [])]
+
+
 def sample_hashes(table: Table, rng: random.Random) -> list[int]:
-    known = [key_hash for key_hash, _ in table]
-    return (
-        rng.sample(known, min(len(known), 8)) + EDGES + [rng.randrange(-(1 << 31), 1 << 31) for _ in range(3)]
-    )
+    known = [h for h, _ in table if (split := table.split_of(h)) is None or split.right_width == 1]
+    sampled = rng.sample(known, min(len(known), 8)) + EDGES
+    sampled += [rng.randrange(-(1 << 31), 1 << 31) for _ in range(3)]
+    return [h for h in sampled if h in known or table.split_of(h) is None]
 
 
 def route(table: Table, key_hash: int, rng: random.Random) -> dict[str, int | None]:

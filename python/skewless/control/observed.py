@@ -15,6 +15,7 @@ from skewless.errors import SettingError
 from skewless.model.table import Int32s
 
 Int64s = NDArray[np.int64]
+SIDES = ("", "left", "right", "either")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,9 @@ class ObservedBatch:
     committed_at   when the driver heard of the commit, in seconds of the epoch; 0 if nobody knows
     key_values     what some of the hashes stand for, as text for people; empty unless
                    spark.skewless.observe.keyValues is on
+    sides          which side of its join a split may spread: "left", "right" or "either"; "" where a key must
+                   stay in one partition
+    right_rows     of `key_rows`, how many came through the right side's exchange; empty where there is none
     """
 
     batch: int
@@ -58,6 +62,8 @@ class ObservedBatch:
     slots: Int32s = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     locality_wait_ms: int = 0
     committed_at: float = 0.0
+    sides: str = ""
+    right_rows: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
         for name in ("start_ms", "executors"):
@@ -69,6 +75,7 @@ class ObservedBatch:
             "run_ms",
             "start_ms",
             "key_rows",
+            "right_rows",
             "state_bytes",
             "partition_state_bytes",
         ):
@@ -85,6 +92,13 @@ class ObservedBatch:
                 f"batch {self.batch} was observed with {len(self.key_hashes)} key hashes and rows of "
                 f"{len(self.key_rows)}. Give the rows of each key hash."
             )
+        if len(self.right_rows) not in (0, len(self.key_rows)):
+            raise SettingError(
+                f"batch {self.batch} was observed with {len(self.key_rows)} key hashes and rows of the right "
+                f"side of {len(self.right_rows)}. Give those of each key hash, or none."
+            )
+        if self.sides not in SIDES:
+            raise SettingError(f"sides is {self.sides!r}. Give one of {', '.join(map(repr, SIDES))}.")
 
     @property
     def partitions(self) -> int:

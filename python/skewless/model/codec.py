@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from skewless.errors import TableError
 
 MAGIC = b"SKWL"
-FORMAT_VERSION = 1
+PLAIN_VERSION = 1
+GRID_VERSION = 2  # has the rows of each split; only where a split has more than one column
 MAX_BODY_BYTES = 256 << 20
 
 _HEADER = struct.Struct("<4sIQ32s")  # magic, format version, body bytes, SHA-256 of the body
@@ -34,31 +35,46 @@ def pack(
     split_hashes: Integers,
     split_offsets: Integers,
     split_targets: Integers,
+    split_rows: Integers,
 ) -> bytes:
     """The parts of a table as bytes; the targets of split i are split_targets[offset i : offset i + 1]."""
+    widths = np.diff(split_offsets)
     counts = _COUNTS.pack(epoch, partitions, len(move_hashes), len(split_hashes), len(split_targets))
-    arrays = (move_hashes, move_targets, split_hashes, np.diff(split_offsets), split_targets)
+    arrays = [move_hashes, move_targets, split_hashes, widths, split_targets]
+    version = PLAIN_VERSION if np.array_equal(split_rows, widths) else GRID_VERSION
+    if version == GRID_VERSION:
+        arrays.append(split_rows)
     body = counts + b"".join(array.astype("<i4").tobytes() for array in arrays)
-    return _HEADER.pack(MAGIC, FORMAT_VERSION, len(body), hashlib.sha256(body).digest()) + body
+    return _HEADER.pack(MAGIC, version, len(body), hashlib.sha256(body).digest()) + body
 
 
-def unpack(data: bytes) -> tuple[int, int, Int64s, Int64s, Int64s, Int64s, Int64s]:
+def unpack(data: bytes) -> tuple[int, int, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s]:
     """What `pack` was given; whether it makes a valid table is for the table to say."""
-    body = _body(data)
+    version, body = _body(data)
     if len(body) < _COUNTS.size:
         raise TableError(
             f"a table's body has at least {_COUNTS.size} bytes, this one {len(body)}. The bytes are damaged."
         )
     epoch, partitions, moves, splits, targets = _COUNTS.unpack_from(body)
-    expected = _COUNTS.size + 4 * (2 * moves + 2 * splits + targets)
+    arrays_of_splits = 3 if version == GRID_VERSION else 2
+    expected = _COUNTS.size + 4 * (2 * moves + arrays_of_splits * splits + targets)
     if min(moves, splits, targets) < 0 or expected != len(body):
         raise TableError(
             f"a table of {moves} moves, {splits} splits and {targets} split targets does not take "
             f"{len(body)} bytes. The bytes are damaged, or were not written by Skewless."
         )
     rest = np.frombuffer(body, dtype="<i4", offset=_COUNTS.size).astype(np.int64)
-    hashes, aims, split, widths, split_aims = np.split(rest, np.cumsum([moves, moves, splits, splits]))
-    return epoch, partitions, hashes, aims, split, np.concatenate([[0], np.cumsum(widths)]), split_aims
+    hashes, aims, split, widths, split_aims, rows = np.split(
+        rest, np.cumsum([moves, moves, splits, splits, targets])
+    )
+    if version == PLAIN_VERSION:
+        rows = widths
+    elif np.array_equal(rows, widths):
+        raise TableError(
+            f"a table of format {GRID_VERSION} has no split with columns. The bytes were not written by "
+            "Skewless."
+        )
+    return epoch, partitions, hashes, aims, split, np.concatenate([[0], np.cumsum(widths)]), split_aims, rows
 
 
 def digest(data: bytes) -> bytes:
@@ -66,7 +82,7 @@ def digest(data: bytes) -> bytes:
     return data[16:48]
 
 
-def _body(data: bytes) -> bytes:
+def _body(data: bytes) -> tuple[int, bytes]:
     if len(data) < _HEADER.size:
         raise TableError(
             f"a table has at least {_HEADER.size} bytes, this one {len(data)}. The bytes are cut short."
@@ -76,10 +92,10 @@ def _body(data: bytes) -> bytes:
         raise TableError(
             f"these bytes start with {magic!r}, a table with {MAGIC!r}. They were not written by Skewless."
         )
-    if version != FORMAT_VERSION:
+    if version not in (PLAIN_VERSION, GRID_VERSION):
         raise TableError(
-            f"the table is of format {version}, this release reads {FORMAT_VERSION}. Use the Skewless that "
-            "wrote it."
+            f"the table is of format {version}, this release reads {PLAIN_VERSION} and {GRID_VERSION}. Use "
+            "the Skewless that wrote it."
         )
     if length > MAX_BODY_BYTES or length != len(data) - _HEADER.size:
         raise TableError(
@@ -90,4 +106,4 @@ def _body(data: bytes) -> bytes:
         raise TableError(
             "the table's digest does not match its bytes. They were changed after they were written."
         )
-    return body
+    return version, body

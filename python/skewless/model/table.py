@@ -24,26 +24,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from skewless.errors import TableError
 from skewless.model import codec
+from skewless.model.rules import check, check_hashes, check_rows
+from skewless.model.split import Split, slot
 
 Int32s = NDArray[np.int32]
-
-MAX_PARTITIONS = 1 << 24
 
 
 @dataclass(frozen=True)
 class Change:
-    """One key hash whose targets differ between two tables; plain hashing counts as a target."""
+    """One key hash whose targets differ between two tables; plain hashing counts as a target. A split with
+    more than one column stands as a `Split`, every other as a tuple."""
 
     key_hash: int
-    before: tuple[int, ...]
-    after: tuple[int, ...]
+    before: tuple[int, ...] | Split
+    after: tuple[int, ...] | Split
 
 
 class Table:
     """An immutable routing table for `partitions` partitions.
 
     `entries` maps a key hash (32-bit, signed, as Spark's `hash`) to one target or to a sequence of targets.
-    The order of a split's targets is part of the table: it decides which mapper writes where.
+    The order of a split's targets is part of the table: it decides which mapper writes where. In a join a
+    sequence splits the left side; a `Split` says which side, or both.
+
+    >>> table = Table(8, {5: Split.right(0, 3), 6: (1, 2)})
+    >>> table.split_of(5), table.split_of(6), table.split_of(7)
+    (Split(targets=(0, 3), rows=1), Split(targets=(1, 2), rows=2), None)
     """
 
     __slots__ = (
@@ -54,6 +60,7 @@ class Table:
         "partitions",
         "split_hashes",
         "split_offsets",
+        "split_rows",
         "split_targets",
     )
 
@@ -64,29 +71,35 @@ class Table:
     split_hashes: Int32s
     split_offsets: Int32s
     split_targets: Int32s
+    split_rows: Int32s
 
     def __init__(
-        self, partitions: int, entries: Mapping[int, int | Sequence[int]] | None = None, epoch: int = 0
+        self,
+        partitions: int,
+        entries: Mapping[int, int | Sequence[int] | Split] | None = None,
+        epoch: int = 0,
     ) -> None:
         moves: list[tuple[int, int]] = []
-        splits: list[tuple[int, Sequence[int]]] = []
+        splits: list[tuple[int, Sequence[int], int]] = []
         for key, target in _mapping({} if entries is None else entries).items():
             key_hash, targets = _key_hash(key), _targets(key, target)
             if len(targets) == 1:
                 moves.append((key_hash, targets[0]))
             else:
-                splits.append((key_hash, targets))
+                rows = target.rows if isinstance(target, Split) else len(targets)
+                splits.append((key_hash, targets, rows))
         moves.sort()
         splits.sort(key=lambda split: split[0])
-        widths = [len(targets) for _, targets in splits]
+        widths = [len(targets) for _, targets, _ in splits]
         self._fill(
             epoch,
             partitions,
             np.array([h for h, _ in moves], dtype=np.int64),
             np.array([t for _, t in moves], dtype=np.int64),
-            np.array([h for h, _ in splits], dtype=np.int64),
+            np.array([h for h, _, _ in splits], dtype=np.int64),
             np.concatenate([[0], np.cumsum(widths, dtype=np.int64)]),
-            np.array([t for _, targets in splits for t in targets], dtype=np.int64),
+            np.array([t for _, targets, _ in splits for t in targets], dtype=np.int64),
+            np.array([rows for _, _, rows in splits], dtype=np.int64),
         )
 
     @classmethod
@@ -106,7 +119,7 @@ class Table:
         order = np.argsort(hashes, kind="stable")
         none = np.array([], dtype=np.int64)
         table = cls.__new__(cls)
-        table._fill(epoch, partitions, hashes[order], target_array[order], none, np.array([0]), none)
+        table._fill(epoch, partitions, hashes[order], target_array[order], none, np.array([0]), none, none)
         return table
 
     def _fill(
@@ -118,8 +131,10 @@ class Table:
         split_hashes: NDArray[np.int64],
         split_offsets: NDArray[np.int64],
         split_targets: NDArray[np.int64],
+        split_rows: NDArray[np.int64],
     ) -> None:
-        _check(epoch, partitions, move_hashes, move_targets, split_hashes, split_offsets, split_targets)
+        check(epoch, partitions, move_hashes, move_targets, split_hashes, split_offsets, split_targets)
+        check_rows(np.diff(split_offsets), split_rows)
         self.epoch = int(epoch)
         self.partitions = int(partitions)
         self.move_hashes = _frozen(move_hashes)
@@ -127,6 +142,7 @@ class Table:
         self.split_hashes = _frozen(split_hashes)
         self.split_offsets = _frozen(split_offsets)
         self.split_targets = _frozen(split_targets)
+        self.split_rows = _frozen(split_rows)
         self._bytes: bytes | None = None
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -147,7 +163,8 @@ class Table:
         contents: ArrayLike | None = None,
     ) -> Int32s:
         """The partition of each key hash. The last three arguments matter to split keys only: which mapper of
-        how many writes the row, and a hash of the row's content (see `slot`)."""
+        how many writes the row, and a hash of the row's content (see `slot`). Of a split over several
+        columns a row has no single target: ask `split_of`."""
         hashes = _hash_array(key_hashes)
         routes = (hashes.astype(np.int64) % self.partitions).astype(np.int32)
         found, at = _find(self.move_hashes, hashes)
@@ -156,6 +173,11 @@ class Table:
         if len(at):
             start = self.split_offsets[at]
             width = self.split_offsets[at + 1] - start
+            if np.any(self.split_rows[at] != width):
+                raise TableError(
+                    "a row of a key that a join splits on its right side, or on both, goes to several "
+                    "partitions. Ask split_of(key_hash) for them."
+                )
             content = None if contents is None else np.asarray(contents, dtype=np.int32).ravel()[found]
             routes[found] = self.split_targets[
                 start + slot(hashes[found], map_partition, mappers, width, content)
@@ -177,6 +199,12 @@ class Table:
             first, end = self.split_offsets[at[0]], self.split_offsets[at[0] + 1]
             return tuple(int(t) for t in self.split_targets[first:end])
         return (int(key_hash) % self.partitions,)
+
+    def split_of(self, key_hash: int) -> Split | None:
+        """The split of a key hash, None if it has none."""
+        hashes = _hash_array([_key_hash(key_hash)])
+        _, at = _find(self.split_hashes, hashes)
+        return Split(self.targets(key_hash), int(self.split_rows[at[0]])) if len(at) else None
 
     # -- content ---------------------------------------------------------------------------------------------
 
@@ -204,6 +232,7 @@ class Table:
             self.split_hashes,
             self.split_offsets,
             self.split_targets,
+            self.split_rows,
         )
         table._fill(epoch, self.partitions, *(array.astype(np.int64) for array in arrays))
         return table
@@ -216,7 +245,7 @@ class Table:
         >>> old.updated(diff(old, new)) == new
         True
         """
-        entries: dict[int, tuple[int, ...]] = dict(self)
+        entries = _shaped(self)
         for change in changes:
             if change.after == (change.key_hash % self.partitions,):
                 entries.pop(change.key_hash, None)
@@ -232,7 +261,7 @@ class Table:
             offsets = self.split_offsets
             moves, splits = (
                 (self.move_hashes, self.move_targets),
-                (self.split_hashes, offsets, self.split_targets),
+                (self.split_hashes, offsets, self.split_targets, self.split_rows),
             )
             self._bytes = codec.pack(self.epoch, self.partitions, *moves, *splits)
         return self._bytes
@@ -274,7 +303,7 @@ class Table:
 
 
 def diff(old: Table, new: Table) -> list[Change]:
-    """Every key hash whose targets differ, in order of hash.
+    """Every key hash whose targets or their grid differ, in order of hash.
 
     >>> diff(Table(4, {1: 3}), Table(4, {1: 3, 2: 0}))
     [Change(key_hash=2, before=(2,), after=(0,))]
@@ -284,10 +313,10 @@ def diff(old: Table, new: Table) -> list[Change]:
             f"a table for {old.partitions} partitions cannot be compared with one for {new.partitions}: "
             "plain hashing itself differs between them. Compare tables of one query."
         )
-    before, after = dict(old), dict(new)
+    before, after = _shaped(old), _shaped(new)
     changes = []
     for key_hash in sorted(before.keys() | after.keys()):
-        by_hash = (key_hash % old.partitions,)
+        by_hash: tuple[int, ...] | Split = (key_hash % old.partitions,)
         change = Change(key_hash, before.get(key_hash, by_hash), after.get(key_hash, by_hash))
         if change.before != change.after:
             changes.append(change)
@@ -309,34 +338,19 @@ def compose(first: Iterable[Change], second: Iterable[Change]) -> list[Change]:
     return [steps[h] for h in sorted(steps) if steps[h].before != steps[h].after]
 
 
-def slot(
-    key_hashes: Int32s, map_partition: int, mappers: int, widths: Int32s, contents: Int32s | None
-) -> Int32s:
-    """Which of its `widths` targets a row of a split key takes: a function of key, map partition and content
-    alone, so that a retried task writes every row where the first attempt did. With at least as many mappers
-    as targets the mappers take turns; with fewer, the row's content decides (None: it may not, and the
-    mappers take turns all the same)."""
-    turn = ((_mix(key_hashes) & np.uint32(0x7FFFFFFF)).astype(np.int64) + map_partition) % widths
-    if contents is None:
-        return turn.astype(np.int32)
-    seed = np.uint32((0x9E3779B9 * (map_partition + 1)) & 0xFFFFFFFF)
-    mixed = _mix(key_hashes.astype(np.uint32) ^ _mix(contents.astype(np.uint32) + seed))
-    by_content = (mixed & np.uint32(0x7FFFFFFF)).astype(np.int64) % widths
-    return np.where(mappers >= widths, turn, by_content).astype(np.int32)
+def _shaped(table: Table) -> dict[int, tuple[int, ...] | Split]:
+    """The entries, with a `Split` where a tuple would not tell its shape."""
+    entries: dict[int, tuple[int, ...] | Split] = dict(table)
+    for at in np.flatnonzero(table.split_rows != np.diff(table.split_offsets)):
+        key_hash = int(table.split_hashes[at])
+        entries[key_hash] = Split(tuple(entries[key_hash]), int(table.split_rows[at]))
+    return entries
 
 
 def _decode(data: bytes) -> Table:
     """`Table.decode` as a plain function: PySpark's pickler takes a class method by value, with all of this
     module."""
     return Table.decode(data)
-
-
-def _mix(values: NDArray[np.generic]) -> NDArray[np.uint32]:
-    """Murmur3's 32-bit finaliser: every input bit reaches every output bit."""
-    x = values.astype(np.uint32)
-    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
-    x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-    return x ^ (x >> np.uint32(16))
 
 
 def _find(sorted_hashes: Int32s, wanted: Int32s) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
@@ -376,7 +390,7 @@ def _key_hash(key: object) -> int:
 def _targets(key: object, target: object) -> list[int]:
     values: list[Any] = (
         list(target)
-        if isinstance(target, (Sequence, np.ndarray)) and not isinstance(target, (str, bytes))
+        if isinstance(target, (Sequence, np.ndarray, Split)) and not isinstance(target, (str, bytes))
         else [target]
     )
     if any(isinstance(value, bool) or not isinstance(value, (int, np.integer)) for value in values):
@@ -402,56 +416,5 @@ def _hash_array(key_hashes: ArrayLike) -> Int32s:
     if array.dtype == np.int32:
         return array.ravel()
     whole = _whole_array("key hashes", array)
-    _check_hashes(whole)
+    check_hashes(whole)
     return whole.astype(np.int32)
-
-
-def _check_hashes(hashes: NDArray[np.int64]) -> None:
-    outside = hashes[(hashes < -(1 << 31)) | (hashes >= 1 << 31)]
-    if len(outside):
-        raise TableError(
-            f"key hash {outside[0]} does not fit 32 bits. Use the hash that Spark computes "
-            "(skewless.key_hash)."
-        )
-
-
-def _check(
-    epoch: int,
-    partitions: int,
-    move_hashes: NDArray[np.int64],
-    move_targets: NDArray[np.int64],
-    split_hashes: NDArray[np.int64],
-    split_offsets: NDArray[np.int64],
-    split_targets: NDArray[np.int64],
-) -> None:
-    for what, number in (("partitions", partitions), ("epoch", epoch)):
-        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-            raise TableError(f"{what} is {number!r}. Give a whole number.")
-    if not 1 <= partitions <= MAX_PARTITIONS:
-        raise TableError(
-            f"{partitions} partitions: a shuffle has 1 to {MAX_PARTITIONS}. Give the shuffle's own number."
-        )
-    if not 0 <= epoch < 1 << 63:
-        raise TableError(f"epoch {epoch} is not a count. Epochs start at 0 and are given out by publish.")
-    hashes = np.concatenate([move_hashes, split_hashes])
-    _check_hashes(hashes)
-    values, counts = np.unique(hashes, return_counts=True)
-    if np.any(counts > 1):
-        raise TableError(f"key hash {values[counts > 1][0]} has two entries. Give each key hash one entry.")
-    if np.any(np.diff(move_hashes) <= 0) or np.any(np.diff(split_hashes) <= 0):
-        raise TableError("the entries are not in order of key hash. The bytes were not written by Skewless.")
-    widths = np.diff(split_offsets)
-    if np.any(widths < 2) or len(split_targets) != split_offsets[-1]:
-        raise TableError(
-            "an entry has an empty target list, or lists do not add up. Give each entry at least one target."
-        )
-    targets = np.concatenate([move_targets, split_targets])
-    bad = targets[(targets < 0) | (targets >= partitions)]
-    if len(bad):
-        raise TableError(
-            f"target {bad[0]} is not a partition: there are {partitions}, numbered from 0. Correct the "
-            "target."
-        )
-    owner = np.repeat(np.arange(len(widths)), widths)
-    if len(np.unique(owner * np.int64(partitions) + split_targets)) != len(split_targets):
-        raise TableError("a split lists one target twice. List each target once.")

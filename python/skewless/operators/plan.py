@@ -16,8 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from skewless import policies
 from skewless.errors import ColumnError, SettingError
 from skewless.model.limits import Limits
+from skewless.model.rules import MAX_PARTITIONS
 from skewless.model.snapshot import Snapshot
-from skewless.model.table import MAX_PARTITIONS, Table
+from skewless.model.table import Table
 from skewless.operators.repartition import key_columns
 from skewless.policies import Policy
 from skewless.spark.gateway import Gateway

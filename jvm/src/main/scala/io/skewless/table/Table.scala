@@ -14,6 +14,7 @@ import io.skewless.SkewlessException
  *
  * @param splitOffsets `splitTargets(splitOffsets(i) until splitOffsets(i + 1))` are the targets of
  *                     `splitHashes(i)`
+ * @param splitRows    the rows of their grid, see `Split`: as many as targets where nothing but a list was given
  */
 final class Table private (
     val epoch: Long,
@@ -22,7 +23,8 @@ final class Table private (
     private[skewless] val moveTargets: Array[Int],
     private[skewless] val splitHashes: Array[Int],
     private[skewless] val splitOffsets: Array[Int],
-    private[skewless] val splitTargets: Array[Int]
+    private[skewless] val splitTargets: Array[Int],
+    private[skewless] val splitRows: Array[Int]
 ) extends Serializable {
   import Probe.{Absent, SplitBase}
   import Table.{create, slot}
@@ -31,6 +33,10 @@ final class Table private (
   def isEmpty: Boolean = size == 0
   def splits: Int = splitHashes.length
   def hasSplits: Boolean = splits > 0
+
+  /** Whether a split has more than one column, which only the rows of a join can be spread by. */
+  def hasGrids: Boolean =
+    splitHashes.indices.exists(i => splitRows(i) != splitOffsets(i + 1) - splitOffsets(i))
 
   /**
    * What each JVM builds on first use, and a task takes once: reading a lazy value for every row would cost.
@@ -69,17 +75,32 @@ final class Table private (
     else splitTargets.slice(splitOffsets(SplitBase - code), splitOffsets(SplitBase - code + 1))
   }
 
+  /** Where the rows with this hash go, by side. */
+  def split(hash: Int): Split = {
+    val code = find(hash)
+    if (code >= 0) Split.one(code)
+    else if (code == Absent) Split.one(Math.floorMod(hash, partitions))
+    else splitAt(SplitBase - code)
+  }
+
+  def splitAt(index: Int): Split =
+    Split(splitTargets.slice(splitOffsets(index), splitOffsets(index + 1)).toSeq, splitRows(index))
+
+  /** The splits by hash, in order of hash. */
+  def splitGrids: Seq[(Int, Split)] = splitHashes.indices.map(i => splitHashes(i) -> splitAt(i))
+
   /** All entries as (hash, targets), in order of hash. */
   def entries: Seq[(Int, Array[Int])] =
     (moveHashes ++ splitHashes).sorted.toSeq.map(hash => hash -> targets(hash))
 
   def withEpoch(newEpoch: Long): Table =
-    create(newEpoch, partitions, moveHashes, moveTargets, splitHashes, splitOffsets, splitTargets)
+    create(newEpoch, partitions, moveHashes, moveTargets, splitHashes, splitOffsets, splitTargets, splitRows)
 
   def sameRoutes(other: Table): Boolean =
     partitions == other.partitions && Arrays.equals(moveHashes, other.moveHashes) &&
       Arrays.equals(moveTargets, other.moveTargets) && Arrays.equals(splitHashes, other.splitHashes) &&
-      Arrays.equals(splitOffsets, other.splitOffsets) && Arrays.equals(splitTargets, other.splitTargets)
+      Arrays.equals(splitOffsets, other.splitOffsets) && Arrays.equals(splitTargets, other.splitTargets) &&
+      Arrays.equals(splitRows, other.splitRows)
 
   override def equals(other: Any): Boolean = other match {
     case that: Table => (this eq that) || epoch == that.epoch && sameRoutes(that)
@@ -102,22 +123,27 @@ object Table {
   def empty(partitions: Int): Table = Table(partitions, Map.empty[Int, Seq[Int]])
 
   /** A table from hash -> targets: one target is a move, several a split whose order counts. */
-  def apply(partitions: Int, entries: Map[Int, Seq[Int]], epoch: Long = 0): Table = {
-    entries.foreach { case (hash, targets) =>
-      if (targets.isEmpty)
+  def apply(partitions: Int, entries: Map[Int, Seq[Int]], epoch: Long = 0): Table =
+    of(partitions, entries.map { case (hash, targets) => hash -> Split(targets, targets.length) }, epoch)
+
+  /** A table from hash -> grid of targets: a grid of one is a move. */
+  def of(partitions: Int, entries: Map[Int, Split], epoch: Long = 0): Table = {
+    entries.foreach { case (hash, split) =>
+      if (split.targets.isEmpty)
         throw SkewlessException.table(
           s"key hash $hash has an empty target list. Give each entry at least one target."
         )
     }
-    val (moves, splits) = entries.toArray.sortBy(_._1).partition(_._2.length == 1)
+    val (moves, splits) = entries.toArray.sortBy(_._1).partition(_._2.targets.length == 1)
     create(
       epoch,
       partitions,
       moves.map(_._1),
-      moves.map(_._2.head),
+      moves.map(_._2.targets.head),
       splits.map(_._1),
-      splits.scanLeft(0)(_ + _._2.length),
-      splits.flatMap(_._2)
+      splits.scanLeft(0)(_ + _._2.targets.length),
+      splits.flatMap(_._2.targets),
+      splits.map(_._2.rows)
     )
   }
 
@@ -132,7 +158,8 @@ object Table {
       moveTargets: Array[Int],
       splitHashes: Array[Int],
       splitOffsets: Array[Int],
-      splitTargets: Array[Int]
+      splitTargets: Array[Int],
+      splitRows: Array[Int]
   ): Table = {
     def refuse(message: String) = throw SkewlessException.table(message)
     if (partitions < 1 || partitions > MaxPartitions)
@@ -153,8 +180,13 @@ object Table {
         )
       if (targets.distinct.length != targets.length)
         refuse(s"the split of key hash ${splitHashes(i)} lists one target twice. List each target once.")
+      if (splitRows(i) < 1 || targets.length % splitRows(i) != 0)
+        refuse(
+          s"${splitRows(i)} rows do not divide the ${targets.length} targets of key hash ${splitHashes(i)}: " +
+            "the grid would have holes. Give each row as many targets."
+        )
     }
-    new Table(epoch, partitions, moveHashes, moveTargets, splitHashes, splitOffsets, splitTargets)
+    new Table(epoch, partitions, moveHashes, moveTargets, splitHashes, splitOffsets, splitTargets, splitRows)
   }
 
   private def ascending(hashes: Array[Int], refuse: String => Nothing): Unit = {

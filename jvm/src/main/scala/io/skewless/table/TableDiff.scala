@@ -3,14 +3,14 @@ package io.skewless.table
 import io.skewless.SkewlessException
 
 /**
- * One key hash whose targets differ between two tables; plain hashing counts as a target. Twin of `Change` in
- * `table.py`.
+ * One key hash whose targets, or their grid, differ between two tables; plain hashing counts as a target. Twin
+ * of `Change` in `table.py`.
  */
-final case class Change(keyHash: Int, before: Seq[Int], after: Seq[Int])
+final case class Change(keyHash: Int, before: Split, after: Split)
 
 object TableDiff {
 
-  /** Every key hash whose targets differ, in order of hash. */
+  /** Every key hash whose targets or their grid differ, in order of hash. */
   def diff(older: Table, newer: Table): Seq[Change] = {
     if (older.partitions != newer.partitions)
       throw SkewlessException.table(
@@ -19,7 +19,7 @@ object TableDiff {
           "differs between them. Compare tables of one query."
       )
     (older.entries.map(_._1) ++ newer.entries.map(_._1)).distinct.sorted
-      .map(hash => Change(hash, older.targets(hash).toSeq, newer.targets(hash).toSeq))
+      .map(hash => Change(hash, older.split(hash), newer.split(hash)))
       .filter(change => change.before != change.after)
   }
 
@@ -30,8 +30,8 @@ object TableDiff {
       val before = steps.get(change.keyHash).fold(change.before) { step =>
         if (step.after != change.before)
           throw SkewlessException.table(
-            s"key hash ${change.keyHash} goes to ${step.after} in the first step but leaves " +
-              s"${change.before} in the second. " +
+            s"key hash ${change.keyHash} goes to ${step.after.targets} in the first step but leaves " +
+              s"${change.before.targets} in the second. " +
               "Compose steps in the order in which they were made."
           )
         step.before

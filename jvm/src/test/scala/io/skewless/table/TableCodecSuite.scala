@@ -26,11 +26,11 @@ class TableCodecSuite extends AnyFunSuite {
    * Bytes with whatever body, under a header that fits it: only the rules on the content are left to refuse
    * it.
    */
-  private def sealedBody(body: Array[Byte]): Array[Byte] = {
+  private def sealedBody(body: Array[Byte], format: Int = 1): Array[Byte] = {
     val buffer = littleEndian(new Array[Byte](48 + body.length))
     buffer
       .put("SKWL".getBytes)
-      .putInt(1)
+      .putInt(format)
       .putLong(body.length.toLong)
       .put(MessageDigest.getInstance("SHA-256").digest(body))
       .put(body)
@@ -94,9 +94,29 @@ class TableCodecSuite extends AnyFunSuite {
     }
   }
 
+  test("a grid is written in format 2, and lists of targets as ever in format 1") {
+    val grid = Table.of(
+      8,
+      Map(-5 -> Split(Seq(0, 7, 3, 1, 2, 6), 2), 9 -> Split.left(1, 4), 12 -> Split.right(0, 2)),
+      42
+    )
+    val written = TableCodec.encode(grid)
+    assert(littleEndian(written).getInt(4) == 2 && littleEndian(bytes).getInt(4) == 1)
+    assert(TableCodec.decode(written) == grid && grid.split(-5) == Split(Seq(0, 7, 3, 1, 2, 6), 2))
+    val rows = written.length - 12 // of the first split
+    Seq(0 -> "would have holes", 4 -> "would have holes", -1 -> "would have holes").foreach {
+      case (n, says) =>
+        val body = littleEndian(written.drop(48)).putInt(rows - 48, n).array()
+        refused(says)(sealedBody(body, format = 2))
+    }
+    val plain = bytes.drop(48) ++ Array[Byte](2, 0, 0, 0, 3, 0, 0, 0)
+    refused("no split with columns")(sealedBody(plain, format = 2))
+    refused("does not take")(sealedBody(bytes.drop(48), format = 2))
+  }
+
   test("bytes of a later format are refused with the way out") {
     val later = bytes.clone()
-    littleEndian(later).putInt(4, 2)
+    littleEndian(later).putInt(4, 3)
     refused("Use the Skewless that wrote it")(later)
   }
 

@@ -16,7 +16,7 @@ class TableDiffSuite extends AnyFunSuite {
 
   private def applied(table: Table, changes: Seq[Change]): Int => Seq[Int] = {
     val after = changes.map(change => change.keyHash -> change.after).toMap
-    hash => after.getOrElse(hash, table.targets(hash).toSeq)
+    hash => after.get(hash).fold(table.targets(hash).toSeq)(_.targets)
   }
 
   test("a diff names exactly the hashes whose targets differ, with both") {
@@ -28,9 +28,7 @@ class TableDiffSuite extends AnyFunSuite {
       assert(changes.map(_.keyHash) == differing)
       changes.foreach { change =>
         assert(
-          change.before == older.targets(change.keyHash).toSeq && change.after == newer
-            .targets(change.keyHash)
-            .toSeq
+          change.before == older.split(change.keyHash) && change.after == newer.split(change.keyHash)
         )
       }
       (-30 to 30).foreach(hash => assert(applied(older, changes)(hash) == newer.targets(hash).toSeq))
@@ -51,8 +49,15 @@ class TableDiffSuite extends AnyFunSuite {
   test("the order of a split's targets is a change") {
     assert(
       diff(Table(4, Map(6 -> Seq(0, 1))), Table(4, Map(6 -> Seq(1, 0)))) == Seq(
-        Change(6, Seq(0, 1), Seq(1, 0))
+        Change(6, Split.left(0, 1), Split.left(1, 0))
       )
+    )
+  }
+
+  test("the shape of a grid is a change") {
+    val (left, right) = (Split.left(0, 1), Split.right(0, 1))
+    assert(
+      diff(Table.of(4, Map(6 -> left)), Table.of(4, Map(6 -> right))) == Seq(Change(6, left, right))
     )
   }
 
@@ -80,7 +85,9 @@ class TableDiffSuite extends AnyFunSuite {
   }
 
   test("steps that do not follow each other are refused") {
-    val error = refusal("TableError")(compose(Seq(Change(5, Seq(1), Seq(2))), Seq(Change(5, Seq(3), Seq(0)))))
+    val error = refusal("TableError")(
+      compose(Seq(Change(5, Split.one(1), Split.one(2))), Seq(Change(5, Split.one(3), Split.one(0))))
+    )
     assert(error.getMessage.contains("in the order in which they were made"))
   }
 

@@ -24,7 +24,8 @@ class TableSuite extends AnyFunSuite {
       moves.map(_._2).toArray,
       splits.map(_._1).toArray,
       splits.scanLeft(0)(_ + _._2.length).toArray,
-      splits.flatMap(_._2).toArray
+      splits.flatMap(_._2).toArray,
+      splits.map(_._2.length).toArray
     )
 
   private def refused(says: String)(body: => Any): Unit = {
@@ -52,6 +53,24 @@ class TableSuite extends AnyFunSuite {
 
   test("a split that lists one target twice is refused") {
     refused("lists one target twice")(Table(4, Map(5 -> Seq(1, 2, 1))))
+  }
+
+  test("rows that do not divide the targets of a split are refused") {
+    Seq(0, -1, 2, 4, Int.MaxValue).foreach { rows =>
+      refused("would have holes")(Table.of(4, Map(5 -> Split(Seq(0, 1, 2), rows))))
+    }
+  }
+
+  test("every pair of rows meets in exactly one partition of a grid") {
+    for (rows <- 1 to 4; columns <- 1 to 4; grid = Split((0 until rows * columns).reverse, rows)) {
+      for (i <- 0 until rows; j <- 0 until columns)
+        assert(grid.cells(Left, i).intersect(grid.cells(Right, j)).size == 1)
+      assert((0 until rows).flatMap(grid.cells(Left, _)) == grid.targets)
+      assert((0 until columns).flatMap(grid.cells(Right, _)).sorted == grid.targets.sorted)
+      for (p <- grid.targets; side <- Seq(Left, Right))
+        assert(grid.cells(side, grid.choiceAt(side, p)).contains(p))
+      assert(grid.choiceAt(Left, 99) == -1)
+    }
   }
 
   test("entries out of order are refused, however they got there") {

@@ -13,15 +13,25 @@ class TableVectorsSuite extends AnyFunSuite {
   private implicit val formats: Formats = DefaultFormats
 
   private val vectors = parse(Files.readString(Repository.file("tests/vectors/tables.json"))).extract[Vectors]
-  private val tables = vectors.tables.map(vector => Table(vector.partitions, entriesOf(vector), vector.epoch))
+  private val tables =
+    vectors.tables.map(vector => Table.of(vector.partitions, entriesOf(vector), vector.epoch))
 
-  private def entriesOf(vector: TableVector): Map[Int, Seq[Int]] = vector.entries.map { entry =>
-    entry(0).extract[Int] -> entry(1).extract[Seq[Int]]
+  private def entriesOf(vector: TableVector): Map[Int, Split] = vector.entries.map { entry =>
+    entry(0).extract[Int] -> split(entry(1), entry.lift(2))
   }.toMap
+
+  /** Without a number of rows, a list of targets: one column. */
+  private def split(targets: JValue, rows: Option[JValue]): Split = {
+    val all = targets.extract[Seq[Int]]
+    Split(all, rows.fold(all.length)(_.extract[Int]))
+  }
 
   test("the vectors cover moves, splits and plain hashing") {
     assert(
-      tables.size >= 40 && tables.exists(_.isEmpty) && tables.exists(_.hasSplits) && vectors.diffs.size >= 20
+      tables.size >= 40 && tables.exists(_.isEmpty) && tables.exists(_.hasSplits) && tables.exists(
+        _.hasGrids
+      ) &&
+        vectors.diffs.size >= 20
     )
   }
 
@@ -63,7 +73,11 @@ class TableVectorsSuite extends AnyFunSuite {
   test("neighbours differ as recorded") {
     vectors.diffs.foreach { expected =>
       val changes = expected.changes.map { change =>
-        Change(change(0).extract[Int], change(1).extract[Seq[Int]], change(2).extract[Seq[Int]])
+        Change(
+          change(0).extract[Int],
+          split(change(1), change.lift(3)),
+          split(change(2), change.lift(4))
+        )
       }
       assert(TableDiff.diff(tables(expected.older), tables(expected.newer)) == changes)
     }

@@ -90,7 +90,7 @@ class Loop:
         limits = self.settings.limits
         settings = (
             f"policy {self.settings.policy_name}, max_imbalance {limits.max_imbalance:g}, "
-            f"max_entries {limits.max_entries}"
+            f"max_entries {limits.max_entries}, splits {self.settings.splits_name}"
         )
         state = f"the loop is over: {over}" if over else "the loop is running"
         return Status(f"{state} ({settings})", records, errors, limits.max_imbalance)

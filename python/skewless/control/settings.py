@@ -12,10 +12,12 @@ from skewless.control.costs import CostFunction
 from skewless.control.pace import Pace
 from skewless.errors import SettingError
 from skewless.model.limits import Limits
-from skewless.policies import Policy
+from skewless.policies import Policy, splits
+from skewless.policies.splits import SplitPolicy
 from skewless.report.records import KEPT_BATCHES
 
 AHEAD_WAIT_MS = 2000
+OFF = "off"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Settings:
     poll_seconds: float = 0.2
     plan_wait_ms: int = 0
     look_ahead: bool = False
+    splits: str | SplitPolicy = "auto"
 
     def __post_init__(self) -> None:
         if isinstance(self.policy, str):
@@ -38,6 +41,13 @@ class Settings:
         elif not callable(self.policy):
             raise SettingError(
                 f"policy is {self.policy!r}. Give a policy's name, a function, or None to publish by hand."
+            )
+        if isinstance(self.splits, str) and self.splits != OFF:
+            splits.get(self.splits)
+        elif not isinstance(self.splits, (str, SplitPolicy)):
+            raise SettingError(
+                f'splits is {self.splits!r}. Give "auto", "off", or a name of '
+                "skewless.policies.splits.names()."
             )
         if not isinstance(self.pace, Pace):
             raise SettingError(f"pace is {self.pace!r}. Give a skewless.Pace, or leave it out.")
@@ -82,6 +92,17 @@ class Settings:
     def wait_ms(self) -> int:
         """How long a planner waits: without a wait nothing can be made of what is ahead."""
         return self.plan_wait_ms or (AHEAD_WAIT_MS if self.look_ahead else 0)
+
+    @property
+    def split_policy(self) -> SplitPolicy | None:
+        """None: no key is split."""
+        if isinstance(self.splits, SplitPolicy):
+            return self.splits
+        return None if self.splits == OFF else splits.get(self.splits)
+
+    @property
+    def splits_name(self) -> str:
+        return self.splits if isinstance(self.splits, str) else self.splits.name
 
     @property
     def policy_name(self) -> str:

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skewless.errors import SettingError
-from skewless.model.spread import Floats as Floats
 from skewless.model.spread import Spread
 from skewless.model.table import Int32s, Table, diff
 
+Floats = NDArray[np.float64]
 SIDES = ("", "left", "right", "either")
 TINY = 1e-9  # seconds: keys that cost nothing have a side, too
 
@@ -95,11 +95,13 @@ class Snapshot:
         batches: tuple[int, ...] = (),
         sides: str = "",
         right_shares: ArrayLike | None = None,
+        holds_splits: bool = False,
     ) -> Snapshot:
         """A snapshot of work that `table` routed; keys in any order, those with one hash are added up.
 
         The rows of a split key are spread already, so its amounts join the remainders of its targets, with
-        each replica (see `Spread`). Give its costs and bytes with each row counted once.
+        each replica (see `Spread`); with `holds_splits` they hold them already, as measured. Give its costs
+        and bytes with each row counted once.
         """
         n = table.partitions
         hashes = _hashes(key_hashes)
@@ -118,10 +120,14 @@ class Snapshot:
         split_hashes, split_amounts = hashes[split], [amount[split] for amount in amounts]
         if split.any():
             spread = Spread.under(table, split_hashes)
-            remainders = [
-                remainder + spread.loads(*sides_of(amount, split_amounts[2]))
-                for amount, remainder in zip(split_amounts[:2], remainders, strict=True)
-            ]
+            remainders = (
+                remainders
+                if holds_splits
+                else [
+                    remainder + spread.loads(*sides_of(amount, split_amounts[2]))
+                    for amount, remainder in zip(split_amounts[:2], remainders, strict=True)
+                ]
+            )
             hashes, amounts = hashes[~split], [amount[~split] for amount in amounts]
         sources = _route(table, hashes)
         return cls(

@@ -66,10 +66,13 @@ class Spread:
         """How much of each key there is, replicas counted."""
         return _sums(self.keys, self.amounts(left, right), len(left))
 
+    def widths(self, keys: int) -> Ints:
+        """How many cells each of so many keys has."""
+        return np.bincount(self.keys, minlength=keys)
+
     def means(self, of_partitions: Floats, keys: int) -> Floats:
         """The mean over each key's cells of what is known of the partitions."""
-        count = np.bincount(self.keys, minlength=keys)
-        return _sums(self.keys, of_partitions[self.cells], keys) / np.maximum(count, 1)
+        return _sums(self.keys, of_partitions[self.cells], keys) / np.maximum(self.widths(keys), 1)
 
 
 def _sums(places: Ints, amounts: Floats, length: int) -> Floats:

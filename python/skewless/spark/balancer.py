@@ -23,6 +23,7 @@ from skewless.errors import CheckpointError, QueryError, SettingError, SkewlessE
 from skewless.model.snapshot import imbalance_of
 from skewless.model.table import Table
 from skewless.policies import Limits, Policy
+from skewless.policies.splits import SplitPolicy
 from skewless.report.status import Status
 from skewless.spark.gateway import Gateway
 from skewless.spark.session import check_session
@@ -150,6 +151,7 @@ def balance(
     poll_seconds: float = Settings.poll_seconds,
     plan_wait_ms: int = Settings.plan_wait_ms,
     look_ahead: bool = Settings.look_ahead,
+    splits: str | SplitPolicy = Settings.splits,
 ) -> Balancer:
     """Keeps every routed streaming query of the session level from now on, on a thread of its own; stop it
     with `stop()`.
@@ -169,6 +171,9 @@ def balance(
                     batches that are long and keys that change from one to the next. Reads the input up to the
                     shuffle a second time, and waits up to plan_wait_ms (2 seconds if that is 0) for the plan.
                     A query whose input is shuffled or keeps state before that is planned from the past
+    splits          over how many partitions a hot key of a stream-stream join is spread: "auto" (the width
+                    that pays), the name of a paper's policy (`skewless.policies.splits.names()`), or "off".
+                    No other operator's keys are split
 
     A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
     """
@@ -194,6 +199,7 @@ def balance(
         poll_seconds,
         plan_wait_ms,
         look_ahead,
+        splits,
     )
     gateway = Gateway(spark)
     with _starting:

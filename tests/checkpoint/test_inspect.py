@@ -13,7 +13,7 @@ import pyarrow.fs
 import pytest
 from click.testing import CliRunner, Result
 
-from skewless import Table
+from skewless import Split, Table
 from skewless.checkpoint.folder import ArrowFolder
 from skewless.checkpoint.inspect import PROVIDER, StoredSwap, inspect, inspect_folder
 from skewless.checkpoint.text import checkpoint_text
@@ -115,6 +115,26 @@ def test_a_whole_chain_is_told_with_its_epochs_and_swaps(home: Path) -> None:
         StoredSwap(4, 2, 1, 2, 120_000, 5 << 20, (1, 2), (0, 3, 7), 84, 1310),
     ]
     assert (found.epoch_in_force, found.waiting, found.unnamed, found.scratch) == (2, (), (), ())
+
+
+def test_the_splits_in_force_are_told_with_side_width_and_targets(home: Path) -> None:
+    third = Table(
+        N,
+        {5: Split.right(7, 1), 6: (2, 3, 4), 9: Split.grid([[0, 1], [4, 5]]), 10: 3},
+        epoch=3,
+    )
+    write_table(home, third)
+    write_pin(home, 6, third)
+    found = inspect(home)
+    assert [(key.key_hash, key.side, key.targets) for key in found.epochs[-1].split_keys] == [
+        (5, "right", (7, 1)),
+        (6, "left", (2, 3, 4)),
+        (9, "both", (0, 1, 4, 5)),
+    ]
+    text = checkpoint_text(found)
+    assert "split: key hash 5, right side, width 2, over partitions 7, 1" in text
+    assert "split: key hash 6, left side, width 3, over partitions 2, 3, 4" in text
+    assert "split: key hash 9, both sides, width 2 x 2, over partitions 0, 1, 4, 5" in text
 
 
 def test_a_batch_not_committed_is_the_next_one_and_a_later_pin_waits(home: Path) -> None:

@@ -29,6 +29,8 @@ class JavaBatch:
         "localityWaitMs": 3000,
         "keyHashes": struct.pack("<3i", -7, 2147483647, 0),
         "keyRows": struct.pack("<3q", 4, 3, 1),
+        "sides": "left",
+        "rightRows": struct.pack("<3q", 1, 3, 0),
         "maxError": 1,
         "sampleRate": 0.25,
         "stateHashes": struct.pack("<2i", 0, -7),
@@ -93,6 +95,7 @@ def test_an_observed_batch_crosses_as_whole_arrays() -> None:
     assert batch.key_hashes.tolist() == [-7, 2147483647, 0]
     assert batch.key_hashes.dtype == np.int32
     assert batch.key_rows.tolist() == [4, 3, 1]
+    assert (batch.sides, batch.right_rows.tolist()) == ("left", [1, 3, 0])
     assert batch.key_values == {-7: 'a "b" é'}
 
 

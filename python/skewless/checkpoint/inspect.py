@@ -72,6 +72,17 @@ class StoredSwap:
 
 
 @dataclass(frozen=True)
+class SplitKey:
+    """A key hash whose rows are spread: those of which side of a join, among how many places, and where."""
+
+    key_hash: int
+    side: str
+    left_width: int
+    right_width: int
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Epoch:
     """A pin, the size of its table (None: the table cannot be read) and its swap, if one is recorded."""
 
@@ -79,6 +90,7 @@ class Epoch:
     moves: int | None
     splits: int | None
     swap: StoredSwap | None
+    split_keys: tuple[SplitKey, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -260,7 +272,14 @@ def _epoch(folder: Folder, pin: Pin, swap: StoredSwap | None, problems: list[str
     ):
         if found != named:
             problems.append(f"{path} has {what} {found}, the pin of batch {pin.batch} names {named}.")
-    return Epoch(pin, len(table.move_hashes), len(table.split_hashes), swap)
+    return Epoch(pin, len(table.move_hashes), len(table.split_hashes), swap, tuple(_split_keys(table)))
+
+
+def _split_keys(table: Table) -> Iterator[SplitKey]:
+    for key_hash in table.split_hashes.tolist():
+        split = table.split_of(key_hash)
+        assert split is not None, f"key hash {key_hash} is among the splits"
+        yield SplitKey(key_hash, split.side, split.left_width, split.right_width, split.targets)
 
 
 def _owner_problems(pins: Sequence[Pin], query_id: str | None) -> Iterator[str]:

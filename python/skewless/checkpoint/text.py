@@ -44,6 +44,7 @@ def _published_lines(found: Checkpoint) -> Iterator[str]:
         yield ""
     again = " (started, not committed)" if found.next_batch == found.newest_offset else ""
     yield f"next batch: {found.next_batch}{again}, {_in_force(found)}"
+    yield from _split_lines(found)
     for pin in found.waiting:
         yield f"waiting: epoch {pin.epoch}, for batch {pin.batch}, which has not started"
     if found.unnamed:
@@ -57,6 +58,16 @@ def _published_lines(found: Checkpoint) -> Iterator[str]:
         )
     for note in found.notes:
         yield f"note: {note}"
+
+
+def _split_lines(found: Checkpoint) -> Iterator[str]:
+    """The splits of the table in force."""
+    for epoch in found.epochs:
+        for key in epoch.split_keys if epoch.pin.epoch == found.epoch_in_force else ():
+            width = f"{key.left_width} x {key.right_width}" if key.side == "both" else str(len(key.targets))
+            side = "both sides" if key.side == "both" else f"{key.side} side"
+            targets = ", ".join(map(str, key.targets))
+            yield f"split: key hash {key.key_hash}, {side}, width {width}, over partitions {targets}"
 
 
 def _in_force(found: Checkpoint) -> str:

@@ -199,6 +199,8 @@ def _observed(java: Any) -> ObservedBatch:
         locality_wait_ms=int(java.localityWaitMs()),
         key_hashes=np.frombuffer(java.keyHashes(), dtype="<i4"),
         key_rows=np.frombuffer(java.keyRows(), dtype="<i8"),
+        sides=str(java.sides()),
+        right_rows=np.frombuffer(java.rightRows(), dtype="<i8"),
         max_error=int(java.maxError()),
         sample_rate=float(java.sampleRate()),
         state_hashes=np.frombuffer(java.stateHashes(), dtype="<i4"),

@@ -18,10 +18,20 @@ import org.apache.hadoop.fs.Path
 final case class StateColumn(operatorId: Long, storeName: String, family: String, isList: Boolean)
 
 /**
+ * Where rows of an export go.
+ *
+ * @param target  -1: nowhere, they are only removed
+ * @param keeps   whether the source keeps them: a copy
+ * @param merges  whether the target may have rows of the same key, which these are added to
+ */
+final case class Way(target: Int, keeps: Boolean = false, merges: Boolean = false)
+
+/**
  * A stretch of an export file: rows of one column family that move from one partition to another. Rows are
  * length, key, length, value; lengths as in protobuf, seven bits a byte.
  *
  * @param isList whether a value is a list of elements, see `ListValue`
+ * @param keeps, merges  see `Way`
  * @param stateBytes keys and values alone, without their lengths
  * @param crc    CRC-32C of the stretch
  */
@@ -33,6 +43,8 @@ final case class Chunk(
     isList: Boolean,
     source: Int,
     target: Int,
+    keeps: Boolean,
+    merges: Boolean,
     offset: Long,
     bytes: Int,
     rows: Int,
@@ -41,7 +53,7 @@ final case class Chunk(
 )
 
 /**
- * Writes one export file: rows are gathered by (store, family, target) and written a chunk at a time, so
+ * Writes one export file: rows are gathered by (store, family, way) and written a chunk at a time, so
  * memory stays within `budgetBytes` however much moves. The file is scratch: it is named by nothing but the
  * chunks that its task returns.
  */
@@ -51,7 +63,7 @@ final class ChunkWriter(
     conf: Configuration,
     budgetBytes: Long = 64L << 20
 ) {
-  private final class Open(val column: StateColumn, val target: Int) {
+  private final class Open(val column: StateColumn, val way: Way) {
     val bytes = new ByteArrayOutputStream(1 << 10)
     val out = new DataOutputStream(bytes)
     var rows = 0
@@ -59,13 +71,13 @@ final class ChunkWriter(
   }
 
   private lazy val out = path.getFileSystem(conf).create(path, false)
-  private val open = mutable.LinkedHashMap.empty[(StateColumn, Int), Open]
+  private val open = mutable.LinkedHashMap.empty[(StateColumn, Way), Open]
   private val done = mutable.ArrayBuffer.empty[Chunk]
   private var held = 0L
   private var written = 0L
 
-  def add(column: StateColumn, target: Int, key: Array[Byte], value: Array[Byte]): Unit = {
-    val chunk = open.getOrElseUpdate((column, target), new Open(column, target))
+  def add(column: StateColumn, way: Way, key: Array[Byte], value: Array[Byte]): Unit = {
+    val chunk = open.getOrElseUpdate((column, way), new Open(column, way))
     val before = chunk.bytes.size
     Seq(key, value).foreach { part =>
       Varint.write(chunk.out, part.length)
@@ -88,7 +100,9 @@ final class ChunkWriter(
       chunk.column.family,
       chunk.column.isList,
       source,
-      chunk.target,
+      chunk.way.target,
+      chunk.way.keeps,
+      chunk.way.merges,
       written,
       bytes.length,
       chunk.rows,

@@ -107,8 +107,13 @@ final class BatchListener(
   }
 
   /** An exchange counts its rows by key; the accumulator goes into its map tasks. */
-  def expectKeys(accumulatorId: Long, queryId: String, batchId: Long): Unit =
-    synchronized(keys.expect(accumulatorId, queryId, batchId))
+  def expectKeys(
+      accumulatorId: Long,
+      queryId: String,
+      batchId: Long,
+      join: JoinInput = JoinInput.None
+  ): Unit =
+    synchronized(keys.expect(accumulatorId, queryId, batchId, join))
 
   /** A stage measures its state; the accumulator goes into its tasks. */
   def expectSizes(accumulatorId: Long, queryId: String, batchId: Long): Unit =
@@ -126,7 +131,8 @@ final class BatchListener(
         batch.keys,
         state.known(queryId, rows.partitions),
         slots.alive,
-        localityWaitMs
+        localityWaitMs,
+        sides = batch.sides
       )
     }
     news.add()
@@ -162,7 +168,8 @@ final class BatchListener(
         state.known(queryId, ofBatch.head.partitions),
         slots.alive,
         localityWaitMs,
-        values
+        values,
+        keys.sides(queryId, batch)
       )
     }
   }
@@ -182,11 +189,16 @@ object BatchListener {
   }
 
   /** Registers the accumulator of an exchange that counts its keys, and announces it. */
-  def trackKeys(context: SparkContext, queryId: String, batchId: Long): Option[KeyCounts] =
+  def trackKeys(
+      context: SparkContext,
+      queryId: String,
+      batchId: Long,
+      join: JoinInput = JoinInput.None
+  ): Option[KeyCounts] =
     Application.of(context).map { application =>
       val counts = new KeyCounts(application.conf.trackedKeys, application.conf.keyValues)
       context.register(counts, "skewless key counts")
-      application.listener.expectKeys(counts.id, queryId, batchId)
+      application.listener.expectKeys(counts.id, queryId, batchId, join)
       counts
     }
 

@@ -87,14 +87,35 @@ object KeySampler {
 
 /**
  * The key hashes of a batch with most rows first: estimated rows, and by how much the sketch may be wrong.
+ *
+ * @param rightRows of `rows`, those of the right side of a join; empty where there is none
  */
-final case class HotKeys(hashes: Array[Int], rows: Array[Long], maxError: Long)
+final case class HotKeys(
+    hashes: Array[Int],
+    rows: Array[Long],
+    maxError: Long,
+    rightRows: Array[Long] = Array.emptyLongArray
+)
 
 object HotKeys {
-  def merge(parts: Iterable[KeyCount], tracked: Int): HotKeys = {
+
+  /** `right` are those of `parts` that counted the right side of a join. */
+  def merge(parts: Iterable[KeyCount], tracked: Int, right: Iterable[KeyCount] = Nil): HotKeys = {
+    val all = sketch(parts, tracked)
+    val items = all.getFrequentItems(0, ErrorType.NO_FALSE_NEGATIVES)
+    val hashes = items.map(_.getItem.toInt)
+    val ofRight = if (right.isEmpty) None else Some(sketch(right, tracked))
+    HotKeys(
+      hashes,
+      items.map(_.getEstimate),
+      all.getMaximumError,
+      ofRight.fold(Array.emptyLongArray)(sketch => hashes.map(hash => sketch.getEstimate(hash.toLong)))
+    )
+  }
+
+  private def sketch(parts: Iterable[KeyCount], tracked: Int): LongsSketch = {
     val all = new LongsSketch(tracked)
     parts.foreach(part => all.merge(LongsSketch.getInstance(Memory.wrap(part.sketch))))
-    val items = all.getFrequentItems(0, ErrorType.NO_FALSE_NEGATIVES)
-    HotKeys(items.map(_.getItem.toInt), items.map(_.getEstimate), all.getMaximumError)
+    all
   }
 }

@@ -23,7 +23,7 @@ final class BatchLoads(val queryId: String, val batchId: Long, val epoch: Long, 
  * What a batch that is about to be planned holds: rows by partition under the table that it would be routed
  * by, and hot keys.
  */
-final case class Upcoming(epoch: Long, rows: Array[Long], keys: HotKeys)
+final case class Upcoming(epoch: Long, rows: Array[Long], keys: HotKeys, sides: String = "")
 
 /**
  * One batch of a query as the loop sees it: loads by partition and hot keys, all its routed exchanges together.
@@ -31,6 +31,7 @@ final case class Upcoming(epoch: Long, rows: Array[Long], keys: HotKeys)
  *
  * @param batchMs how long it took; of a batch that is still to come, how long it took to look at it
  * @param slots   of the executors that are alive when this is asked for
+ * @param sides  which side of its join a split may spread, see `JoinInput`
  * @param localityWaitMs how long a free slot waits for tasks whose state lies on its executor
  */
 final class ObservedBatch(
@@ -41,7 +42,8 @@ final class ObservedBatch(
     state: KnownState,
     slots: Slots,
     val localityWaitMs: Long,
-    values: Map[Int, String] = Map.empty
+    values: Map[Int, String] = Map.empty,
+    val sides: String = ""
 ) {
   import ObservedBatch._
 
@@ -72,6 +74,7 @@ final class ObservedBatch(
 
   def keyHashes: Array[Byte] = ints(keys.hashes)
   def keyRows: Array[Byte] = longs(keys.rows)
+  def rightRows: Array[Byte] = longs(keys.rightRows)
   def maxError: Long = keys.maxError
 
   def stateHashes: Array[Byte] = ints(state.hashes)

@@ -35,10 +35,10 @@ object Split {
 }
 
 /** A side of a join. */
-sealed trait Side
+sealed trait Side { def name: String }
 
 /** The side whose rows take a row of the grid; what reads no join counts as this one. */
-case object Left extends Side
+case object Left extends Side { val name = "left" }
 
 /** The side whose rows take a column of the grid. */
-case object Right extends Side
+case object Right extends Side { val name = "right" }

@@ -83,8 +83,11 @@ final class Table private (
     else splitAt(SplitBase - code)
   }
 
-  private[skewless] def splitAt(index: Int): Split =
+  def splitAt(index: Int): Split =
     Split(splitTargets.slice(splitOffsets(index), splitOffsets(index + 1)).toSeq, splitRows(index))
+
+  /** The splits by hash, in order of hash. */
+  def splitGrids: Seq[(Int, Split)] = splitHashes.indices.map(i => splitHashes(i) -> splitAt(i))
 
   /** All entries as (hash, targets), in order of hash. */
   def entries: Seq[(Int, Array[Int])] =

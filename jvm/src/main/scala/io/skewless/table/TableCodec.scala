@@ -26,7 +26,8 @@ object TableCodec {
       table.splitOffsets.indices.drop(1).map(i => table.splitOffsets(i) - table.splitOffsets(i - 1)).toArray
     val version = if (table.hasGrids) GridVersion else PlainVersion
     val rows = Seq(table.splitRows).filter(_ => version == GridVersion)
-    val arrays = Seq(table.moveHashes, table.moveTargets, table.splitHashes, widths, table.splitTargets) ++ rows
+    val arrays =
+      Seq(table.moveHashes, table.moveTargets, table.splitHashes, widths, table.splitTargets) ++ rows
     val bodyBytes = CountBytes + 4 * arrays.map(_.length).sum
     val buffer = ByteBuffer.allocate(HeaderBytes + bodyBytes).order(ByteOrder.LITTLE_ENDIAN)
     buffer.put(Magic).putInt(version).putLong(bodyBytes.toLong).position(HeaderBytes)
@@ -62,7 +63,16 @@ object TableCodec {
       refuse(
         s"a table of format $GridVersion has no split with columns. The bytes were not written by Skewless."
       )
-    Table.create(epoch, partitions, moveHashes, moveTargets, splitHashes, offsets.map(_.toInt), splitTargets, rows)
+    Table.create(
+      epoch,
+      partitions,
+      moveHashes,
+      moveTargets,
+      splitHashes,
+      offsets.map(_.toInt),
+      splitTargets,
+      rows
+    )
   }
 
   /** SHA-256 of the body, in hex: what a pin names a table by. */

@@ -95,14 +95,19 @@ class TableCodecSuite extends AnyFunSuite {
   }
 
   test("a grid is written in format 2, and lists of targets as ever in format 1") {
-    val grid = Table.of(8, Map(-5 -> Split(Seq(0, 7, 3, 1, 2, 6), 2), 9 -> Split.left(1, 4), 12 -> Split.right(0, 2)), 42)
+    val grid = Table.of(
+      8,
+      Map(-5 -> Split(Seq(0, 7, 3, 1, 2, 6), 2), 9 -> Split.left(1, 4), 12 -> Split.right(0, 2)),
+      42
+    )
     val written = TableCodec.encode(grid)
     assert(littleEndian(written).getInt(4) == 2 && littleEndian(bytes).getInt(4) == 1)
     assert(TableCodec.decode(written) == grid && grid.split(-5) == Split(Seq(0, 7, 3, 1, 2, 6), 2))
     val rows = written.length - 12 // of the first split
-    Seq(0 -> "would have holes", 4 -> "would have holes", -1 -> "would have holes").foreach { case (n, says) =>
-      val body = littleEndian(written.drop(48)).putInt(rows - 48, n).array()
-      refused(says)(sealedBody(body, format = 2))
+    Seq(0 -> "would have holes", 4 -> "would have holes", -1 -> "would have holes").foreach {
+      case (n, says) =>
+        val body = littleEndian(written.drop(48)).putInt(rows - 48, n).array()
+        refused(says)(sealedBody(body, format = 2))
     }
     val plain = bytes.drop(48) ++ Array[Byte](2, 0, 0, 0, 3, 0, 0, 0)
     refused("no split with columns")(sealedBody(plain, format = 2))

@@ -85,7 +85,9 @@ class TableDiffSuite extends AnyFunSuite {
   }
 
   test("steps that do not follow each other are refused") {
-    val error = refusal("TableError")(compose(Seq(Change(5, Split.one(1), Split.one(2))), Seq(Change(5, Split.one(3), Split.one(0)))))
+    val error = refusal("TableError")(
+      compose(Seq(Change(5, Split.one(1), Split.one(2))), Seq(Change(5, Split.one(3), Split.one(0))))
+    )
     assert(error.getMessage.contains("in the order in which they were made"))
   }
 

@@ -13,7 +13,8 @@ class TableVectorsSuite extends AnyFunSuite {
   private implicit val formats: Formats = DefaultFormats
 
   private val vectors = parse(Files.readString(Repository.file("tests/vectors/tables.json"))).extract[Vectors]
-  private val tables = vectors.tables.map(vector => Table.of(vector.partitions, entriesOf(vector), vector.epoch))
+  private val tables =
+    vectors.tables.map(vector => Table.of(vector.partitions, entriesOf(vector), vector.epoch))
 
   private def entriesOf(vector: TableVector): Map[Int, Split] = vector.entries.map { entry =>
     entry(0).extract[Int] -> split(entry(1), entry.lift(2))
@@ -27,7 +28,9 @@ class TableVectorsSuite extends AnyFunSuite {
 
   test("the vectors cover moves, splits and plain hashing") {
     assert(
-      tables.size >= 40 && tables.exists(_.isEmpty) && tables.exists(_.hasSplits) && tables.exists(_.hasGrids) &&
+      tables.size >= 40 && tables.exists(_.isEmpty) && tables.exists(_.hasSplits) && tables.exists(
+        _.hasGrids
+      ) &&
         vectors.diffs.size >= 20
     )
   }

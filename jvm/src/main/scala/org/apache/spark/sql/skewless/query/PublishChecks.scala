@@ -32,6 +32,11 @@ private[query] final class PublishChecks(execution: StreamExecution) {
     val ofState = statePartitions(shape)
     val partitions = if (statefulOperator.isEmpty || table.isEmpty) routed ++ ofState else ofState.toSet
     if (partitions.isEmpty) refuseUnrouted(hasPlanned)
+    if (table.hasGrids && routed.nonEmpty)
+      throw SkewlessException.table(
+        s"the table splits the right side of a join, and query ${execution.id} has a skewless.repartition, " +
+          "where each row goes to one partition. Use splits of the left side; the old table stays in force."
+      )
     if (!partitions.contains(table.partitions))
       throw SkewlessException.table(
         s"the table is for ${table.partitions} partitions, query ${execution.id} routes exchanges of " +
@@ -52,7 +57,7 @@ private[query] final class PublishChecks(execution: StreamExecution) {
 
   /** The number of partitions that the state lies in, if the query keeps state that can move. */
   private def statePartitions(shape: Option[StateShape]): Option[Int] = shape match {
-    case Some(StateShape.Routable(n)) => Some(n)
+    case Some(StateShape.Routable(n, _)) => Some(n)
     case None if StateShape.isCertain(execution) =>
       Some(execution.sparkSession.sessionState.conf.numShufflePartitions)
     case _ => None
@@ -60,11 +65,6 @@ private[query] final class PublishChecks(execution: StreamExecution) {
 
   private def checkState(operator: String, table: Table, shape: Option[StateShape]): Unit =
     if (!table.isEmpty) {
-      if (table.hasSplits)
-        refuse(
-          s"its $operator keeps one state per key, and the table splits ${table.splits} keys over several " +
-            "partitions. Move keys instead; the old table stays in force."
-        )
       def refuseState(why: String) =
         refuse(s"its $operator keeps state by key, and $why. The old table stays in force.")
       val started = execution.offsetLog.getLatestBatchId().isDefined
@@ -79,5 +79,22 @@ private[query] final class PublishChecks(execution: StreamExecution) {
           )
         case _ =>
       }
+      if (table.hasSplits) checkSplits(operator, table, shape)
     }
+
+  private def checkSplits(operator: String, table: Table, shape: Option[StateShape]): Unit = shape match {
+    case Some(StateShape.Routable(_, splits)) =>
+      splits.obstacle(table).foreach { why =>
+        refuse(s"$why. Split another side, or move the key; the old table stays in force.")
+      }
+    case _ if !execution.analyzedPlan.exists(StateShape.isJoin) =>
+      refuse(
+        s"its $operator keeps one state per key, and the table splits ${table.splits} keys over several " +
+          "partitions. Move keys instead; the old table stays in force."
+      )
+    case _ =>
+      refuseForNow(
+        "which sides of its join may be split is known with its first batch. Publish after that batch."
+      )
+  }
 }

@@ -3,7 +3,7 @@ package org.apache.spark.sql.skewless.query
 
 import scala.util.control.NonFatal
 
-import io.skewless.observe.{Application, BatchListener, KeyCounts, QueryMetrics, Watches, Watching}
+import io.skewless.observe.{Application, BatchListener, JoinInput, KeyCounts, QueryMetrics, Watches, Watching}
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 
@@ -21,8 +21,8 @@ final class QueryRun private[query] (val execution: StreamExecution, watches: Wa
   def watching: Option[Watching] = watches.of(execution.runId)
 
   /** The accumulator for the keys of an exchange of this batch, if somebody watches. */
-  def keyCounts(batchId: Long): Option[KeyCounts] = watching.flatMap { _ =>
-    BatchListener.trackKeys(execution.sparkSession.sparkContext, execution.id.toString, batchId)
+  def keyCounts(batchId: Long, join: JoinInput = JoinInput.None): Option[KeyCounts] = watching.flatMap { _ =>
+    BatchListener.trackKeys(execution.sparkSession.sparkContext, execution.id.toString, batchId, join)
   }
 
   def begin(): Unit =

@@ -93,13 +93,20 @@ final class QueryTables private[query] (
         s"the state of query ${execution.id} lies by the table of epoch ${table.epoch}, and batch $batchId " +
           s"cannot be routed by it: $why. The query stops before any row is read."
       )
-    case StateShape.Routable(n)
+    case StateShape.Routable(n, _)
         if n != table.partitions && !(table.isEmpty && routedPartitions(table.partitions)) =>
       throw SkewlessException.checkpoint(
         s"the state of query ${execution.id} lies by the table of epoch ${table.epoch} in " +
           s"${table.partitions} partitions, batch $batchId has $n. Something changed the number behind " +
           "Skewless; restore the checkpoint from a copy."
       )
+    case StateShape.Routable(_, splits) =>
+      splits.obstacle(table).foreach { why =>
+        throw SkewlessException.checkpoint(
+          s"the state of query ${execution.id} lies by the table of epoch ${table.epoch}, and batch $batchId " +
+            s"cannot be routed by it: $why. The query stops before any row is read; start it as it was."
+        )
+      }
     case _ =>
   }
 
@@ -135,7 +142,7 @@ final class QueryTables private[query] (
     for {
       application <- Application.of(execution.sparkSession.sparkContext)
       found <- stateShape
-        .collect { case StateShape.Routable(n) => known.getOrElse(Table.empty(n)) }
+        .collect { case StateShape.Routable(n, _) => known.getOrElse(Table.empty(n)) }
         .flatMap(count)
     } {
       synchronized(planWait.shown(batchId))

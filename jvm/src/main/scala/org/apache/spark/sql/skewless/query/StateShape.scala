@@ -1,16 +1,53 @@
 // In Spark's package because it reads logical plans and StreamExecution, which are private.
 package org.apache.spark.sql.skewless.query
 
+import io.skewless.table.{Left, Right, Side, Table}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.skewless.SkewlessStateStoreProvider
 
 /** What a plan's stateful stages allow: a table for `partitions`, or, with a reason, none. */
-private[skewless] sealed trait StateShape
+private[skewless] sealed trait StateShape {
+
+  /** Which sides of its joins a split may spread, in one word. */
+  def sides: String = this match {
+    case StateShape.Routable(_, splits) => splits.name
+    case _ => ""
+  }
+}
+
+/**
+ * Which sides a split may spread, of the joins that keep a plan's state: what all of them allow.
+ *
+ * @param why what keeps the other sides whole, for whoever asks for them
+ */
+private[skewless] final case class Splits(sides: Set[Side], why: String) {
+
+  /** Why a table cannot be taken, if a split of it spreads a side that must stay whole. */
+  def obstacle(table: Table): Option[String] = table.splitGrids.collectFirst {
+    case (hash, split) if !Seq(Left, Right).filter(split.width(_) > 1).forall(sides) =>
+      val spread = Seq(Left, Right).filter(split.width(_) > 1).map(_.name).mkString(" and the ")
+      s"the table splits key hash $hash on the $spread side, and $why"
+  }
+
+  /** In one word, for the loop. */
+  def name: String =
+    if (sides.size == 2) "either" else sides.headOption.fold("")(_.name)
+
+  def and(other: Splits): Splits = {
+    val both = sides.intersect(other.sides)
+    Splits(both, if (both == sides) why else other.why)
+  }
+}
+
+private[skewless] object Splits {
+  def none(why: String): Splits = Splits(Set.empty, why)
+  val Unknown: Splits = none("which sides of its join may be split is not known")
+}
 
 private[skewless] object StateShape {
-  final case class Routable(partitions: Int) extends StateShape
+  final case class Routable(partitions: Int, splits: Splits = Splits.Unknown) extends StateShape
   final case class Refused(why: String) extends StateShape
 
   def keepsOurs(conf: SQLConf): Boolean =
@@ -34,7 +71,12 @@ private[skewless] object StateShape {
     case node @ (_: FlatMapGroupsWithState | _: FlatMapGroupsInPandasWithState | _: TransformWithState |
         _: TransformWithStateInPySpark) if node.isStreaming =>
       node.nodeName
-    case join: Join if join.left.isStreaming && join.right.isStreaming => "stream-stream join"
+    case join if isJoin(join) => "stream-stream join"
+  }
+
+  def isJoin(plan: LogicalPlan): Boolean = plan match {
+    case join: Join => join.left.isStreaming && join.right.isStreaming
+    case _ => false
   }
 
   /**

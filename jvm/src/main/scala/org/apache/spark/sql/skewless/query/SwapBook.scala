@@ -61,7 +61,7 @@ final class SwapBook private[query] (
       moved.map(_.bytes.toLong).sum + earlier.fold(0L)(_.bytes),
       moved.map(_.stateBytes).sum + earlier.fold(0L)(_.stateBytes),
       all(_.source, _.sources),
-      all(_.target, _.targets),
+      all(_.target, _.targets).filter(_ >= 0),
       millis + earlier.fold(0L)(_.exportMs),
       batchMs = -1
     )

@@ -2,7 +2,7 @@
 package org.apache.spark.sql.skewless.route
 
 import io.skewless.observe.{Application, HotKeys, KeyCount, KeySampler, Upcoming}
-import io.skewless.table.{SharedTable, Table}
+import io.skewless.table.{Left, Probe, Right, SharedTable, Side, Table}
 import org.apache.spark.{SparkContext, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
@@ -29,22 +29,28 @@ private[skewless] object LookAhead {
 
   /** What the batch holds, weighed by the table that it would be routed by; None if that cannot be had. */
   def count(
-      exchanges: Seq[Exchange],
+      exchanges: Seq[(Exchange, Option[Side])],
       table: Table,
       session: SparkSession,
       batch: RunningBatch
   ): Option[Upcoming] = {
     val inputs = exchanges.collect {
-      case exchange: ShuffleExchangeExec if isPlain(exchange, table) => exchange
+      case (exchange: ShuffleExchangeExec, side) if isPlain(exchange, table) => (exchange, side)
     }
     if (inputs.isEmpty || inputs.size != exchanges.size) None
     else
       described(session, s"Skewless looks ahead: the keys of $batch") {
         val tracked = Application.of(session.sparkContext).fold(0)(_.conf.trackedKeys)
         val parts =
-          inputs.flatMap(countedBy(_, SharedTable(table, session.sparkContext), tracked, session).collect())
+          inputs.flatMap { case (exchange, side) =>
+            val shared = SharedTable(table, session.sparkContext)
+            countedBy(exchange, side, shared, tracked, session).collect().map { case (keys, rows) =>
+              (keys, rows, side)
+            }
+          }
         val loads = Array.tabulate(table.partitions)(p => parts.map(_._2(p)).sum)
-        Some(Upcoming(table.epoch, loads, HotKeys.merge(parts.map(_._1), tracked)))
+        val right = parts.filter(_._3.contains(Right)).map(_._1)
+        Some(Upcoming(table.epoch, loads, HotKeys.merge(parts.map(_._1), tracked, right)))
       }
   }
 
@@ -60,6 +66,7 @@ private[skewless] object LookAhead {
   /** On a copy of the plan: the metrics and accumulators of the batch itself must count its rows once. */
   private def countedBy(
       exchange: ShuffleExchangeExec,
+      side: Option[Side],
       shared: SharedTable,
       tracked: Int,
       session: SparkSession
@@ -74,14 +81,28 @@ private[skewless] object LookAhead {
       val (hashOf, table, task) =
         (UnsafeProjection.create(Seq(hash), output), shared.table, TaskContext.get())
       val sampler = new KeySampler(tracked, task.taskAttemptId())
-      val loads = new Array[Long](table.partitions)
+      val loads = new Loads(table, side.getOrElse(Left))
       rows.foreach { row =>
         val key = hashOf(row).getInt(0)
         sampler.see(key)
-        loads(table.route(key)) += 1
+        loads.add(key)
       }
-      Iterator((KeyCount(task.partitionId(), sampler.bytes), loads))
+      Iterator((KeyCount(task.partitionId(), sampler.bytes), loads.rows))
     }
+  }
+
+  /** How many rows each partition would be sent; the rows of a split key take turns, which is near enough. */
+  private final class Loads(table: Table, side: Side) {
+    val rows = new Array[Long](table.partitions)
+    private var turn = 0
+
+    def add(hash: Int): Unit =
+      if (table.find(hash) > Probe.SplitBase) rows(table.route(hash)) += 1
+      else {
+        val split = table.split(hash)
+        turn += 1
+        split.cells(side, Math.floorMod(turn, split.width(side))).foreach(rows(_) += 1)
+      }
   }
 
   /**

@@ -3,8 +3,8 @@ package org.apache.spark.sql.skewless.route
 
 import io.skewless.SkewlessException
 import io.skewless.moves.Chunk
-import io.skewless.observe.KeyCounts
-import io.skewless.table.{SharedTable, Table}
+import io.skewless.observe.{JoinInput, KeyCounts}
+import io.skewless.table.{Right, SharedTable, Side, Table}
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
@@ -44,9 +44,14 @@ private[skewless] final case class StageRouting(
     inputs: Seq[RoutedInput]
 )
 
-/** How one exchange that feeds a stage is routed; an exchange without one of these stays Spark's own. */
+/**
+ * How one exchange that feeds a stage is routed; an exchange without one of these stays Spark's own.
+ *
+ * @param side the side of a join that it feeds
+ */
 private[skewless] final case class RoutedInput(
     exchange: Exchange,
+    side: Option[Side],
     table: SharedTable,
     counts: Option[KeyCounts]
 )
@@ -78,14 +83,18 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
       batch: RunningBatch
   ): Option[BatchRouting] = {
     val (run, conf) = (QueryRegistry.run(batch), session.sessionState.conf)
-    run.tables.lookAhead(batch.batchId)(LookAhead.count(stages.flatMap(_.exchanges), _, session, batch))
-    val tables = run.tables.stateTables(batch.batchId, StatefulStage.shape(plan, stages, conf))
+    val inputs = stages.flatMap(stage => stage.exchanges.map(e => e -> stage.side(e)))
+    val shape = StatefulStage.shape(plan, stages, conf, batch.execution.analyzedPlan)
+    run.tables.lookAhead(batch.batchId) { table =>
+      LookAhead.count(inputs, table, session, batch).map(_.copy(sides = shape.sides))
+    }
+    val tables = run.tables.stateTables(batch.batchId, shape)
     Option.when(StateShape.keepsOurs(conf))(
       BatchRouting(
         batch.queryId.toString,
         batch.batchId,
         tables.epoch,
-        stages.map(routing(_, tables, batch, run))
+        stages.map(routing(_, tables, shape.sides, batch, run))
       )
     )
   }
@@ -93,6 +102,7 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
   private def routing(
       stage: StatefulStage,
       tables: StateTables,
+      sides: String,
       batch: RunningBatch,
       run: QueryRun
   ): StageRouting = {
@@ -111,7 +121,7 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
         _ <- run.watching
         measure <- run.stateBytes.measure(batch, session, stage.operators, table)
       } yield measure,
-      stage.exchanges.flatMap(input(_, table, batch, run))
+      stage.exchanges.flatMap(e => input(e, stage.side(e), sides, table, batch, run))
     )
   }
 
@@ -133,6 +143,8 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
   /** None where there is nothing to route by and nobody who wants the keys counted. */
   private def input(
       exchange: Exchange,
+      side: Option[Side],
+      sides: String,
       table: Option[Table],
       batch: RunningBatch,
       run: QueryRun
@@ -140,10 +152,10 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
     case shuffle: ShuffleExchangeExec =>
       shuffle.outputPartitioning match {
         case hash: HashPartitioning =>
-          val counts = run.keyCounts(batch.batchId)
+          val counts = run.keyCounts(batch.batchId, JoinInput(side.contains(Right), sides))
           Option.when(table.isDefined || counts.isDefined) {
             val routed = table.getOrElse(Table.empty(hash.numPartitions))
-            RoutedInput(exchange, SharedTable(routed, session.sparkContext), counts)
+            RoutedInput(exchange, side, SharedTable(routed, session.sparkContext), counts)
           }
         case _ => None
       }

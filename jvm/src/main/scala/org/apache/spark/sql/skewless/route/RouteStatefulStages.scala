@@ -1,10 +1,12 @@
 // In Spark's package because it rewrites physical plans of stateful queries.
 package org.apache.spark.sql.skewless.route
 
+import io.skewless.table.Side
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan}
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, Exchange, ShuffleExchangeExec}
+import org.apache.spark.sql.skewless.split.{RepeatableInput, SpreadExec, SpreadPartitioning}
 import org.apache.spark.sql.skewless.state.{AnyProvider, StateSwapExec}
 
 /**
@@ -44,7 +46,24 @@ private[skewless] case class RouteStatefulStages(routing: BatchRouting) extends 
   }
 
   private def route(exchange: ShuffleExchangeExec, by: RoutedInput): SparkPlan =
+    by.side.filter(_ => by.table.table.hasSplits).fold(move(exchange, by))(spread(exchange, by, _))
+
+  private def move(exchange: ShuffleExchangeExec, by: RoutedInput): SparkPlan =
     exchange.transformExpressions { case hash: HashPartitioning =>
       new RoutedPartitioning(hash.expressions, hash.numPartitions, by.table, None, by.counts)
+    }
+
+  /** With splits in the table each row is emitted below the exchange, once for each partition it goes to. */
+  private def spread(exchange: ShuffleExchangeExec, by: RoutedInput, side: Side): SparkPlan =
+    exchange.outputPartitioning match {
+      case hashing: HashPartitioning =>
+        val hash = RoutedPartitioning.keyHash(hashing.partitionIdExpression, hashing.numPartitions)
+        val content = RepeatableInput.content(exchange.child)
+        exchange.copy(
+          outputPartitioning =
+            new SpreadPartitioning(hashing.expressions, hashing.numPartitions, by.table, side),
+          child = SpreadExec(hash, hashing.expressions, by.table, side, content, by.counts, exchange.child)
+        )
+      case other => throw new IllegalStateException(s"a join's rows are placed by $other")
     }
 }

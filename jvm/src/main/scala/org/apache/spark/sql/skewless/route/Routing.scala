@@ -20,6 +20,7 @@ object Routing {
           s"the table is for ${t.partitions} partitions, the repartition for $n. Make the two equal."
         )
     }
+    if (table.exists(_.hasGrids)) throw gridsNeedJoin
     if (n < 1 || n > Table.MaxPartitions)
       throw SkewlessException.setting(s"$n partitions: a shuffle has 1 to ${Table.MaxPartitions}.")
     if (columns.isEmpty)
@@ -45,6 +46,11 @@ object Routing {
       .foreach(checkKeys)
     result
   }
+
+  private[route] def gridsNeedJoin: SkewlessException = SkewlessException.table(
+    "the table splits the right side of a join, and a repartition has no sides: each row goes to one " +
+      "partition. Give a list of targets."
+  )
 
   /** The 32-bit hash that Spark partitions by, as a column: what a table's entries are keyed on. */
   def keyHash(session: SparkSession, columns: Seq[Column]): Column =

@@ -1,6 +1,8 @@
 // In Spark's package because it reads physical plans of stateful queries.
 package org.apache.spark.sql.skewless.route
 
+import io.skewless.table.{Left, Right, Side}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, RebalancePartitions, RepartitionOperation}
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, SinglePartition}
 import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
@@ -13,7 +15,8 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
 import org.apache.spark.sql.execution.streaming.operators.stateful.{flatmapgroupswithstate => groups}
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.skewless.query.StateShape
+import org.apache.spark.sql.skewless.query.{RoutedByTable, Splits, StateShape}
+import org.apache.spark.sql.skewless.split.SplittableJoin
 import org.apache.spark.sql.skewless.state.AnyProvider
 
 /**
@@ -36,6 +39,17 @@ private[skewless] final case class StatefulStage(
    */
   val partitions: Option[Int] =
     exchanges.map(_.outputPartitioning).collectFirst { case hash: HashPartitioning => hash.numPartitions }
+
+  /** The join whose keys may be split, or why none may. */
+  lazy val splittable: Either[String, SplittableJoin] = SplittableJoin.of(top, nodes, exchanges)
+
+  def side(exchange: Exchange): Option[Side] = splittable.toOption.flatMap(_.side(exchange))
+
+  def splits: Splits = splittable.fold(
+    Splits.none,
+    join =>
+      Splits(join.sides, s"its join allows that on the ${join.sides.map(_.name).mkString(" or ")} side only")
+  )
 
   /** Why the stage cannot be routed, if it cannot. */
   def obstacle: Option[String] = {
@@ -65,8 +79,12 @@ private[skewless] object StatefulStage {
   /** Every stage of a plan that keeps state. */
   def of(plan: SparkPlan): Seq[StatefulStage] = all(plan).filter(_.operators.nonEmpty)
 
-  /** What the stages of a plan allow together: one table serves them all, or none does. */
-  def shape(plan: SparkPlan, stages: Seq[StatefulStage], conf: SQLConf): StateShape = {
+  /**
+   * What the stages of a plan allow together: one table serves them all, or none does.
+   *
+   * @param query the plan as the user wrote it
+   */
+  def shape(plan: SparkPlan, stages: Seq[StatefulStage], conf: SQLConf, query: LogicalPlan): StateShape = {
     val strict = SQLConf.STATEFUL_OPERATOR_USE_STRICT_DISTRIBUTION
     plan
       .collectFirst { case _: AdaptiveSparkPlanExec => "it is planned adaptively" }
@@ -83,10 +101,22 @@ private[skewless] object StatefulStage {
           .flatMap(_.partitions)
           .headOption
           .fold[StateShape](StateShape.Refused("all rows of its stateful step meet in one partition"))(
-            StateShape.Routable(_)
+            StateShape.Routable(_, stages.map(_.splits).reduce(_ and _).and(asWritten(query)))
           )
       }
   }
+
+  /**
+   * Spark leaves out a repartition by the key that the join's shuffle makes superfluous; with a split it would
+   * not be, and no trace of it is left in the physical plan.
+   */
+  private def asWritten(query: LogicalPlan): Splits = query
+    .collectFirst {
+      case node @ (_: RepartitionOperation | _: RebalancePartitions | _: RoutedByTable)
+          if node.exists(inner => StateShape.isJoin(inner)) =>
+        Splits.none(s"its ${node.nodeName} above the join needs all rows of a key in one place")
+    }
+    .getOrElse(Splits(Set(Left, Right), ""))
 
   private def all(plan: SparkPlan): Seq[StatefulStage] = {
     def nodes(p: SparkPlan): Seq[SparkPlan] =

@@ -29,6 +29,7 @@ class MovingStateStoreProvider extends MeasuredStateStoreProvider {
   private var id: StateStoreProviderId = _
   private var hadoop: Configuration = _
   private var rowChecksums = false
+  private var encoding = ""
 
   /**
    * The store that already carries the moves of this batch, between the read and the write phase of one task.
@@ -59,6 +60,7 @@ class MovingStateStoreProvider extends MeasuredStateStoreProvider {
     )
     id = StateStoreProviderId(storeId, UUID.fromString(hadoopConf.get(StreamExecution.RUN_ID_KEY)))
     hadoop = hadoopConf
+    encoding = storeConf.stateStoreEncodingFormat
     rowChecksums = rocksDB.conf.rowChecksumEnabled
     loaded.put(id, this)
   }
@@ -131,13 +133,24 @@ class MovingStateStoreProvider extends MeasuredStateStoreProvider {
         rocksDB.createColFamilyIfAbsent(family, StateStoreColumnFamilySchemaUtils.isInternalColFamily(family))
       }
       measure()
-      ChunkReader.foreach(entering, hadoop)((chunk, key, value) => put(chunk, key, value))
+      val merges = entering.filter(_.merges).map(_.family).distinct.map(name => name -> merge(name)).toMap
+      ChunkReader.foreach(entering, hadoop) { (chunk, key, value) =>
+        if (chunk.merges) merges(chunk.family).put(key, value) else put(chunk, key, value)
+      }
       store
     } catch {
       case e: Throwable =>
         store.abort()
         throw e
     }
+
+  private def merge(name: String): Merge = {
+    val layout = StateMarks.find(stateStoreId).flatMap(_.layout(stateStoreId))
+    val found =
+      for (of <- layout; family <- of.family(name))
+        yield Merge.of(family, encoding, of.usesFamilies, rocksDB)
+    found.getOrElse(throw fenced(s"how $name keeps its rows is not known, so rows cannot be added to it"))
+  }
 
   /**
    * A list with row checksums is one value with a checksum for each element: Spark must add them one by one.

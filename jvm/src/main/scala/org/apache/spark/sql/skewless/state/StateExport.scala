@@ -78,12 +78,13 @@ private[skewless] final case class StateExport(
     val family = layout.family(name)
     val keyHash = family.map(_.keyHash(storeConf.stateStoreEncodingFormat, layout.usesFamilies))
     val column = family.map(f => StateColumn(layout.operatorId, f.storeName, f.name, f.isList))
-    val (old, next) = (before.table, after.table)
+    val ways = new Departures(before.table, after.table, family.flatMap(_.join).map(_.side), source)
     StateScan.foreach(provider.rocksDB, name, layout.usesFamilies) { (key, value) =>
       val hash = keyHash.fold(throw unknown(layout, name))(_(key))
-      if (old.route(hash) != source) throw misplaced(layout, name, source, hash, old.route(hash))
-      val target = next.route(hash)
-      if (target != source) writer.add(column.get, target, key, value())
+      if (!ways.holds(hash)) throw misplaced(layout, name, source, hash)
+      ways.of(hash).foreach { way =>
+        writer.add(column.get, way, key, if (way.target < 0) Array.emptyByteArray else value())
+      }
     }
   }
 
@@ -98,13 +99,12 @@ private[skewless] final case class StateExport(
       layout: StateStoreLayout,
       family: String,
       source: Int,
-      hash: Int,
-      owner: Int
+      hash: Int
   ): SkewlessException =
     SkewlessException.checkpoint(
       s"partition $source of operator ${layout.operatorId} ($family) under $stateRoot holds key hash " +
         s"$hash, which the table in force " +
-        s"(epoch ${before.table.epoch}) puts in partition $owner: the state was changed behind Skewless. " +
+        s"(epoch ${before.table.epoch}) puts in partition ${before.table.targets(hash).mkString(" and ")}: the state was changed behind Skewless. " +
         "Nothing was moved; restore " +
         "the checkpoint from a copy."
     )

@@ -40,6 +40,12 @@ private[skewless] final case class StateFamily(
   def isList: Boolean =
     variable.exists(v => v.stateVariableType == StateVariableType.ListState && v.stateName == name)
 
+  /** What the family holds of a stream-stream join; None for any other operator. */
+  def join: Option[JoinFamily] =
+    if (operatorName == StatefulOperatorsUtils.SYMMETRIC_HASH_JOIN_EXEC_OP_NAME)
+      JoinFamily.of(storeName).orElse(JoinFamily.of(name))
+    else None
+
   private def partitionKey =
     StatePartitionKeyExtractorFactory.create(
       operatorName,
@@ -61,16 +67,29 @@ private[skewless] final case class StateFamily(
    * key. One a task.
    */
   def keyHash(encoding: String, usesFamilies: Boolean): Array[Byte] => Int = {
-    val spec = schema.keyStateEncoderSpec.get
-    val data =
-      if (encoding == StateStoreEncoding.Avro.toString)
-        new AvroStateEncoder(spec, schema.valueSchema, schemas, name)
-      else new UnsafeRowDataEncoder(spec, schema.valueSchema)
-    val encoder = RocksDBStateEncoder.getKeyEncoder(data, spec, usesFamilies)
+    val encoder = keyEncoder(encoding, usesFamilies)
     val extractor = partitionKey
     val hash = StateFamily.hashOf(extractor.partitionKeySchema)
     key => hash(extractor.partitionKey(encoder.decodeKey(key))).getInt(0)
   }
+
+  /** One a task, as they reuse their rows. */
+  def keyEncoder(encoding: String, usesFamilies: Boolean): RocksDBKeyStateEncoder =
+    RocksDBStateEncoder.getKeyEncoder(dataEncoder(encoding), spec, usesFamilies)
+
+  def valueEncoder(encoding: String): RocksDBValueStateEncoder =
+    RocksDBStateEncoder.getValueEncoder(
+      dataEncoder(encoding),
+      schema.valueSchema,
+      useMultipleValuesPerKey = false
+    )
+
+  private def spec = schema.keyStateEncoderSpec.get
+
+  private def dataEncoder(encoding: String): RocksDBDataEncoder =
+    if (encoding == StateStoreEncoding.Avro.toString)
+      new AvroStateEncoder(spec, schema.valueSchema, schemas, name)
+    else new UnsafeRowDataEncoder(spec, schema.valueSchema)
 }
 
 private[skewless] object StateFamily {

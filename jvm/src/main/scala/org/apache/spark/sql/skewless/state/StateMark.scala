@@ -21,8 +21,14 @@ private[skewless] final case class TaskMark(
     partition: Int,
     leaving: Seq[Chunk],
     entering: Seq[Chunk],
+    stores: Seq[StateStoreLayout],
     measure: Option[StateMeasure]
 ) {
+
+  /** How one store keeps its rows; known where rows are merged. */
+  def layout(store: StateStoreId): Option[StateStoreLayout] =
+    stores.find(l => l.operatorId == store.operatorId && l.storeName == store.storeName)
+
   def covers(store: StateStoreId): Boolean =
     store.checkpointRootLocation == mark.stateRoot && mark.operators(
       store.operatorId
@@ -57,8 +63,12 @@ private[skewless] object StateMarks {
     )
 }
 
-private final case class MarkedPartition(parent: Partition, leaving: Seq[Chunk], entering: Seq[Chunk])
-    extends Partition {
+private final case class MarkedPartition(
+    parent: Partition,
+    leaving: Seq[Chunk],
+    entering: Seq[Chunk],
+    stores: Seq[StateStoreLayout]
+) extends Partition {
   override def index: Int = parent.index
 }
 
@@ -70,14 +80,16 @@ private[skewless] final class StateMarkRDD(
     rows: RDD[InternalRow],
     mark: StateMark,
     measure: Option[StateMeasure],
-    @transient private val moved: Seq[Chunk]
+    @transient private val moved: StateMoves
 ) extends RDD[InternalRow](rows) {
   override val partitioner: Option[Partitioner] = rows.partitioner
 
   override protected def getPartitions: Array[Partition] = {
-    val (bySource, byTarget) = (moved.groupBy(_.source), moved.groupBy(_.target))
+    val (bySource, byTarget) = (moved.leaving.groupBy(_.source), moved.chunks.groupBy(_.target))
     firstParent[InternalRow].partitions.map { p =>
-      MarkedPartition(p, bySource.getOrElse(p.index, Nil), byTarget.getOrElse(p.index, Nil))
+      val entering = byTarget.getOrElse(p.index, Nil)
+      val stores = if (entering.exists(_.merges)) moved.stores else Nil
+      MarkedPartition(p, bySource.getOrElse(p.index, Nil), entering, stores)
     }
   }
 
@@ -86,7 +98,7 @@ private[skewless] final class StateMarkRDD(
 
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
     val own = split.asInstanceOf[MarkedPartition]
-    StateMarks.enter(TaskMark(mark, own.index, own.leaving, own.entering, measure), context)
+    StateMarks.enter(TaskMark(mark, own.index, own.leaving, own.entering, own.stores, measure), context)
     firstParent[InternalRow].iterator(own.parent, context)
   }
 }

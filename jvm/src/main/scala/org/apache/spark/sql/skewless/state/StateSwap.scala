@@ -13,6 +13,17 @@ private[skewless] trait ExportNotes {
   def exported(keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit
 }
 
+/** What one stage's state moves in a swap, and how the stores that take part keep their rows. */
+private[skewless] final case class StateMoves(chunks: Seq[Chunk], stores: Seq[StateStoreLayout]) {
+
+  /** What the source does not keep. */
+  def leaving: Seq[Chunk] = chunks.filterNot(_.keeps)
+}
+
+private[skewless] object StateMoves {
+  val None: StateMoves = StateMoves(Nil, Nil)
+}
+
 /**
  * The move of one stage's state in one batch, from table to table. Shared by the nodes above all exchanges of
  * the stage, so that the export runs once however many of them there are, and however many actions the batch
@@ -31,23 +42,24 @@ private[skewless] final class StateSwap(
 ) {
 
   /** What moves, exported on first use. Nothing can move out of version 0. */
-  lazy val moved: Seq[Chunk] = {
+  lazy val moved: StateMoves = {
     val changes = TableDiff.diff(before, after)
-    if (changes.isEmpty || batchId == 0) Nil
+    if (changes.isEmpty || batchId == 0) StateMoves.None
     else {
       val started = System.nanoTime()
-      val chunks = exportFrom(changes.map(_.before.head).distinct.sorted)
+      val stores = StateLayout.read(session, operators, batchId)
+      val chunks = exportFrom(changes.flatMap(_.before.targets).distinct.sorted, stores)
       notes.exported(changes.size, chunks, (System.nanoTime() - started) / 1000000)
-      chunks
+      StateMoves(chunks, stores)
     }
   }
 
-  private def exportFrom(givers: Seq[Int]): Seq[Chunk] = {
+  private def exportFrom(givers: Seq[Int], stores: Seq[StateStoreLayout]): Seq[Chunk] = {
     val job = StateExport(
       new Path(operators.head.checkpointLocation).toString,
       operators.head.queryRunId,
       batchId,
-      StateLayout.read(session, operators, batchId),
+      stores,
       operators.flatMap(info => info.stateStoreCkptIds.map(info.operatorId -> _)).toMap,
       SharedTable(before, session.sparkContext),
       SharedTable(after, session.sparkContext),

@@ -1,7 +1,6 @@
 // In Spark's package because physical nodes are Spark-private.
 package org.apache.spark.sql.skewless.state
 
-import io.skewless.moves.Chunk
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
@@ -27,5 +26,5 @@ case class StateSwapExec(
   override protected def withNewChildInternal(newChild: SparkPlan): StateSwapExec = copy(child = newChild)
   override protected def doPrepare(): Unit = swap.foreach(_.moved)
   override protected def doExecute(): RDD[InternalRow] =
-    new StateMarkRDD(child.execute(), mark, measure, swap.fold(Seq.empty[Chunk])(_.moved))
+    new StateMarkRDD(child.execute(), mark, measure, swap.fold(StateMoves.None)(_.moved))
 }

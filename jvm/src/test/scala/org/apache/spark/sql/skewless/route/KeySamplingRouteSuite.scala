@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection}
 import org.apache.spark.sql.catalyst.expressions.codegen.{CodeFormatter, CodegenContext}
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.skewless.{Operator, Queries, SparkPrivate, StatefulRun}
+import org.apache.spark.sql.skewless.split.KeyText
 import org.json4s.{DefaultFormats, Formats}
 import org.json4s.jackson.JsonMethods.parse
 import org.scalatest.funsuite.AnyFunSuite

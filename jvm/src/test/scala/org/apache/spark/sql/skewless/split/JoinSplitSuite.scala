@@ -1,0 +1,175 @@
+package org.apache.spark.sql.skewless.split
+
+import io.skewless.table.{Left, Right, Split, Table}
+import org.apache.spark.sql.DataFrame
+import org.apache.spark.sql.functions._
+import org.apache.spark.sql.skewless.{FullMatrix, JoinSplits, Operator, Queries, SparkPrivate}
+import org.scalatest.funsuite.AnyFunSuite
+
+/** A key of a join that is split over several partitions, more and fewer of them: the rows of plain Spark. */
+class JoinSplitSuite extends AnyFunSuite with JoinSplits {
+  import JoinSplitSuite.Case
+  private val batches = joinInput(10)
+  private lazy val others = hashes(batches, "k") - hotHash
+
+  private def run(operator: Operator, tables: Map[Int, Table]): Outcome =
+    withRun(operator.query, operator.mode, ours) { run =>
+      val query = run.start()
+      batches.zipWithIndex.foreach { case (rows, i) =>
+        tables.get(i).foreach(Queries.publish(query, _, limits))
+        run.stream.addData(rows)
+        query.processAllAvailable()
+        val inForce = tables.filter(_._1 <= i).maxByOption(_._1)
+        assert(spreads(query) == inForce.exists(_._2.hasSplits), s"batch $i is spread as its table says")
+      }
+      SparkPrivate.drainListeners(spark.sparkContext)
+      val swaps = Queries.swaps(query)
+      assert(swaps.map(_.batch) == tables.keys.toSeq.sorted.map(_.toLong) && swaps.forall(_.rows > 0))
+      run.outcome
+    }
+
+
+  private val avro = Seq("spark.sql.streaming.stateStore.encodingFormat" -> "avro")
+  private val checksums = Seq("spark.sql.streaming.stateStore.rowChecksum.enabled" -> "true")
+  private val changelog = Seq(
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled" -> "true"
+  )
+
+  private val covering = Seq(
+    Case("inner", "left", 2, 1),
+    Case("inner", "right", 3, 2),
+    Case("inner", "grid", 3, 1, changelog),
+    Case("inner", "grid", 2, 2),
+    Case("left_outer", "left", 3, 2, checksums),
+    Case("left_outer", "left", 2, 1),
+    Case("left_semi", "left", 2, 2),
+    Case("right_outer", "right", 3, 1, avro),
+    Case("inner", "left", 1, 1)
+  )
+
+  private val all = for {
+    (kind, sides) <- Seq(
+      "inner" -> Seq("left", "right", "grid"),
+      "left_outer" -> Seq("left"),
+      "left_semi" -> Seq("left"),
+      "right_outer" -> Seq("right")
+    )
+    side <- sides
+    joinFormat <- if (kind == "inner") Seq(1, 2, 3) else Seq(2, 3)
+    format <- Seq(1, 2)
+    more <- Seq(Nil, avro, checksums, changelog)
+  } yield Case(kind, side, joinFormat, format, more)
+
+  for (one <- if (FullMatrix.on) all else covering)
+    test(s"$one: a split starts, grows, shifts, shrinks and ends") {
+      val operator = joinOf(
+        one.kind,
+        Seq(
+          "spark.sql.streaming.join.stateFormatVersion" -> one.joinFormat.toString,
+          "spark.sql.streaming.stateStore.checkpointFormatVersion" -> one.format.toString
+        ) ++ one.more: _*
+      )
+      withConf(operator.conf: _*) {
+        val tables = one.side match {
+          case "left" => course(Left, others)
+          case "right" => course(Right, others)
+          case _ => grids(others)
+        }
+        same(run(operator, tables), plain(operator, batches))
+      }
+    }
+
+  test("the input decides: outer rows of the hot key stay alone and find partners, in most batches") {
+    val operator = joinOf("left_outer")
+    withConf(operator.conf: _*) {
+      val rows = plain(operator, batches).rows.values.map(_.filter(_.startsWith("[hot")))
+      assert(rows.count(_.exists(_.contains("null"))) >= 5 && rows.count(_.exists(!_.contains("null"))) >= 5)
+    }
+  }
+
+  private def refused(
+      query: DataFrame => DataFrame,
+      split: Split,
+      says: String,
+      mode: String = "append"
+  ): Unit =
+    withConf("spark.sql.shuffle.partitions" -> n.toString) {
+      withRun(query, mode, ours) { run =>
+        val running = run.start()
+        batches.take(1).foreach { rows => run.stream.addData(rows); running.processAllAvailable() }
+        val message = refusal("QueryError")(Queries.publish(running, splitting(split), limits)).getMessage
+        assert(message.contains(says), message)
+        run.stream.addData(batches(1))
+        running.processAllAvailable()
+        assert(!spreads(running) && Queries.latest(running).isEmpty, "the old table is in force")
+      }
+    }
+
+  private val (left, right, grid) = (Split.left(0, 1), Split.right(0, 1), Split(Seq(0, 1, 2, 3), 2))
+
+  test("a side that the join must see whole is not split") {
+    refused(join("left_outer"), right, "on the right side")
+    refused(join("left_outer"), grid, "on the left and the right side")
+    refused(join("left_semi"), right, "on the right side")
+    refused(join("right_outer"), left, "on the left side")
+    Seq(left, right, grid).foreach(refused(join("full_outer"), _, "full outer join"))
+  }
+
+  test("a stage that needs a key in one place above its join is not split") {
+    refused(join("inner")(_).dropDuplicatesWithinWatermark("k"), left, "and a split serves a join alone")
+    refused(join("inner")(_).repartition(n, col("k")), left, "above the join needs all rows of a key")
+    val static = (df: DataFrame) =>
+      df.sparkSession.range(40).select(concat(lit("key-"), col("id")).as("k"), (col("id") * 3).as("x"))
+    refused(df => join("inner")(df).join(static(df), "k"), left, "another join reads the same keys")
+    refused(
+      df => join("inner")(df).groupBy(col("lg"), window(col("lt"), "20 seconds")).count(),
+      left,
+      "keeps one state per key"
+    )
+  }
+
+  test("operators that keep one state per key are not split") {
+    Seq("count", "dropDuplicates", "session window", "transformWithState, timers").foreach { name =>
+      val operator = Operator.named(name)
+      refused(operator.query, left, "keeps one state per key", operator.mode)
+    }
+  }
+
+  test("before the first batch of a run a split is asked for again") {
+    withConf("spark.sql.shuffle.partitions" -> n.toString) {
+      withRun(join("inner"), "append", ours) { run =>
+        val query = run.start()
+        refusal("NotYetError")(Queries.publish(query, splitting(left), limits))
+      }
+    }
+  }
+
+  test("what foreachBatch groups by the key is grouped anew") {
+    val counted = (query: DataFrame => DataFrame, provider: String, tables: Map[Int, Table]) =>
+      withRun(query, "append", provider) { run =>
+        val running = run.start((rows, id) => run.collect(rows.groupBy("k").count(), id))
+        batches.zipWithIndex.foreach { case (rows, i) =>
+          tables.get(i).foreach(Queries.publish(running, _, limits))
+          run.stream.addData(rows)
+          running.processAllAvailable()
+        }
+        run.outcome
+      }
+    withConf("spark.sql.shuffle.partitions" -> n.toString) {
+      same(
+        counted(join("inner"), ours, Map(1 -> splitting(Split.left(0, 3, 5)))),
+        counted(join("inner"), stock, Map.empty)
+      )
+    }
+  }
+}
+
+object JoinSplitSuite {
+  private final case class Case(
+      kind: String,
+      side: String,
+      joinFormat: Int,
+      format: Int,
+      more: Seq[(String, String)] = Nil
+  )
+}

@@ -172,11 +172,10 @@ def test_what_is_taken_back_stays_level_and_within_the_bytes(drawn: tuple, toler
     before, after = (loads_by_hand(instance, join, table) for table in (instance.table, plan.table))
     assert after.sum() <= before.sum() * (1 + 1e-9), "a narrower split has fewer replicas"
     assert snapshot.loads_under(instance.table, plan.table) == pytest.approx(after, abs=1e-6)
+    assert after.max() <= max(before.max(), (1 + tolerance) * before.mean()) * (1 + 1e-6)
     for split in plan.split_changes:
         assert len(split.after) < len(split.before)
         assert set(split.after.targets) <= set(split.before.targets)
-        raised = [t for t in split.after.targets if after[t] > before[t] + 1e-9]
-        assert not raised or after[raised].max() <= (1 + tolerance) * before.mean() * (1 + 1e-6)
 
 
 def hot(share: float, partitions: int = 8, right: float = 0.0, sides: str = "left") -> Snapshot:
@@ -274,7 +273,7 @@ def test_growth_adds_targets_and_keeps_those_there_are(name: str) -> None:
 
 def test_a_cold_split_goes_home_and_a_hot_one_stays() -> None:
     table = Table(4, {0: (0, 1, 2), 1: (1, 3)}, epoch=1)
-    level = [0.0, 5.0, 9.0, 9.0]
+    level = [7.0, 3.0, 9.0, 5.0]
     snapshot = Snapshot.of(table, [0, 1], [3.0, 8.0], remainder_costs=level, sides="left")
     plan = take_splits_back(snapshot, table, Limits(max_imbalance=0.2))
     assert plan is not None

@@ -277,7 +277,7 @@ class Controller:
             split_and_move,
             splits=splits,
             moves=self._policy,
-            tasks=lambda loads: clock.tasks(self._work(snapshot, loads)),
+            tasks=self._tasks(snapshot, clock),
             slots=clock.slots.total,
         )
 
@@ -322,7 +322,8 @@ class Controller:
         return lasted if self._lasts is None else (self._lasts + lasted) / 2
 
     def _take_back(self, snapshot: Snapshot, clock: Clock, now: float) -> Decision:
-        plan = self._plan(self._narrowed if self._may_narrow(snapshot) else take_back, snapshot, now)
+        narrow = self._may_narrow(snapshot)
+        plan = self._plan(partial(self._narrowed, clock) if narrow else take_back, snapshot, now)
         if not plan.changes:
             return Decision(
                 "stay", f"standing down: level, and every one of {len(self.table)} entries is needed", plan
@@ -334,10 +335,14 @@ class Controller:
         why = f"standing down: {what}"
         return self._swap(Decision("swap", why, plan, *map(clock.lost, loads)), must_pay=False)
 
-    @staticmethod
-    def _narrowed(snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
+    def _narrowed(self, clock: Clock, snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
         """Splits go back before moves do: each of them costs replicas in every batch."""
-        return take_splits_back(snapshot, table, limits) or take_back(snapshot, table, limits)
+        narrower = take_splits_back(snapshot, table, limits, self._tasks(snapshot, clock))
+        return narrower or take_back(snapshot, table, limits)
+
+    def _tasks(self, snapshot: Snapshot, clock: Clock) -> Callable[[Floats], float]:
+        """How long the tasks of one batch take, from loads of the whole window."""
+        return lambda loads: clock.tasks(self._work(snapshot, loads))
 
     def _swap(self, decision: Decision, must_pay: bool = True) -> Decision:
         if decision.action == "swap" and decision.plan is not None:

@@ -16,6 +16,7 @@ from skewless.policies.splits.seen import Seen
 
 WORTH = 0.5  # of a fair share: a lighter key is levelled by moves
 FILL = 0.5  # of a level partition: a cell so large still leaves room to level what else there is
+PAYS = 1.1  # a split that ends a batch sooner by less is not worth its copies
 CLOSE = 1.02
 
 
@@ -40,7 +41,7 @@ def _width(seen: Seen, key: int, level: float) -> int:
         for width in range(1, seen.partitions + 1)
     ]
     best = min(times)
-    if times[0] <= CLOSE * best:
+    if times[0] <= PAYS * best:
         return 1
     good = [width for width, time in enumerate(times, 1) if time <= CLOSE * best]
     roomy = [width for width in good if seen.cell(key, width) <= FILL * best]

@@ -39,7 +39,7 @@ from skewless.policies.splits.planned import Tasks, heaviest, plan_between
 from skewless.policies.splits.seen import Seen
 from skewless.policies.splits.slots import Change, MovePolicy, placed
 
-CLOSE = 1.01  # times that differ by less are alike, and fewer splits win
+CLOSE = 1.05  # times that differ by less are alike, and fewer splits win
 SHRINK = (
     2  # a split gives up targets here if it has so many times more than it needs; take_back does the rest
 )

@@ -1,8 +1,8 @@
 """Takes splits back whose keys have cooled: narrower, or whole again, as long as the partitions stay level.
 
 Separate from the placing because it runs when there is nothing to level, as `policies/take_back.py` does for
-moves. A split is made above max_imbalance and taken back only if the tasks stay within the limit it is given,
-which is lower; so a key on the edge does not go to and fro.
+moves. A split is made above max_imbalance, and taken back only if the tasks take no longer than before, or
+stay within the limit that this is given, which is lower. So a key on the edge does not go to and fro.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def take_splits_back(
         key_hash, left, right = int(hashes[key]), float(lefts[key]), float(rights[key])
         old, one = split_under(table, key_hash), hashes[key : key + 1]
         without = loads - Spread.under(table, one).loads(lefts[key : key + 1], rights[key : key + 1])
-        new = _narrower(old, key_hash, left, right, np.maximum(without, 0.0), limits.max_imbalance)
+        allowed = max(tasks(loads), (1 + limits.max_imbalance) * tasks(np.full_like(loads, loads.mean())))
+        new = _narrower(old, key_hash, left, right, np.maximum(without, 0.0), tasks, allowed)
         cost = bytes_moved(old, new, *sizes[key].tolist()) if new is not None else 0.0
         if new is None or spent + cost > limits.max_bytes or len(narrowed) == STEP:
             continue
@@ -57,18 +58,17 @@ def take_splits_back(
 
 
 def _narrower(
-    old: Split, key_hash: int, left: float, right: float, without: Floats, tolerance: float
+    old: Split, key_hash: int, left: float, right: float, without: Floats, tasks: Tasks, allowed: float
 ) -> Split | None:
-    """The narrowest grid over targets that the key has, home first, that lifts none of them above the
-    ceiling. A grid of both sides is kept or ended, never reshaped."""
+    """The narrowest grid over targets that the key has, home first, with which the tasks take no longer than
+    is allowed. A grid of both sides is kept or ended, never reshaped."""
     home = key_hash % len(without)
     targets = sorted(old.targets, key=lambda target: (target != home, old.targets.index(target)))
     found = [Split((target,)) for target in targets]
     if old.side != "both":
         found += [_first(old, width) for width in range(2, len(old))]
     for grid in found:
-        after = _with(without, grid, left, right)
-        if after[list(grid.targets)].max() <= (1 + tolerance) * after.mean() * (1 + 1e-9):
+        if tasks(_with(without, grid, left, right)) <= allowed * (1 + 1e-9):
             return grid
     return None
 

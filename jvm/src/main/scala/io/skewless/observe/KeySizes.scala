@@ -41,7 +41,7 @@ final class KeySizes extends AccumulatorV2[TaskSizes, Seq[TaskSizes]] {
  * @param most how many keys are remembered; those written longest ago go first
  */
 final class StateMemory(most: Int, window: Int = StateMemory.Window) {
-  private final class Known(var lasting: Map[String, Long], var grown: Map[(String, Long), Long])
+  private final class Known(var lasting: Map[String, Long], var grown: Map[(String, Int, Long), Long])
   private val keys = mutable.LinkedHashMap.empty[Int, Known]
   private val partitions = mutable.HashMap.empty[(Int, String), Long]
 
@@ -50,16 +50,18 @@ final class StateMemory(most: Int, window: Int = StateMemory.Window) {
     sizes.foreach { task =>
       if (task.storeBytes >= 0) partitions(task.partition -> task.store) = task.storeBytes
       for (family <- task.families; i <- family.hashes.indices)
-        learn(batch, family, family.hashes(i), family.bytes(i))
+        learn(batch, task.partition, family, family.hashes(i), family.bytes(i))
     }
     while (keys.size > most) keys.remove(keys.head._1)
   }
 
-  private def learn(batch: Long, family: FamilySizes, hash: Int, bytes: Long): Unit = {
+  /** Of a key that is split several partitions write in one batch, and what grows there adds up. */
+  private def learn(batch: Long, partition: Int, family: FamilySizes, hash: Int, bytes: Long): Unit = {
     val one = keys.remove(hash).getOrElse(new Known(Map.empty, Map.empty))
     if (family.grows)
       one.grown = one.grown
-        .filter { case ((_, written), _) => written > batch - window } + ((family.name, batch) -> bytes)
+        .filter { case ((_, _, written), _) => written > batch - window } +
+        ((family.name, partition, batch) -> bytes)
     else one.lasting += family.name -> bytes
     keys(hash) = one
   }

@@ -29,7 +29,7 @@ class SplitMoveSuite extends AnyFunSuite {
   }
 
   test("every row is held by all partitions of one choice, once each, through any course of splits") {
-    for (_ <- 1 to 2000; side <- Seq(Left, Right)) {
+    for (_ <- 1 to 500; side <- Seq(Left, Right)) {
       val splits = Seq.fill(5)(split())
       val first = splits.head
       val rows = (0 until 3 * first.width(side)).map(row => row -> row % first.width(side))
@@ -48,7 +48,7 @@ class SplitMoveSuite extends AnyFunSuite {
   }
 
   test("rows that come together with others are said to, and no others") {
-    for (_ <- 1 to 2000; side <- Seq(Left, Right)) {
+    for (_ <- 1 to 500; side <- Seq(Left, Right)) {
       val (before, after) = (split(), split())
       val move = new SplitMove(before, after, side)
       val choices = before.targets.groupBy(before.choiceAt(side, _)).toSeq.sortBy(_._1).map(_._2)

@@ -8,7 +8,7 @@ import scala.util.Using
 import scala.util.control.NonFatal
 
 import io.skewless.{SkewlessConf, SkewlessPlugin}
-import io.skewless.table.Table
+import io.skewless.table.{Split, Table}
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.{Dataset, Row}
 import org.apache.spark.sql.classic.SparkSession
@@ -89,14 +89,22 @@ final class FileRun(dir: Path, operator: Operator, format: String) {
       .collect()
       .map(_.getInt(0))
     def table(by: Int) =
-      Table(
+      Table.of(
         n,
         hashes
           .filter(h => Math.floorMod(h / 7, 3) != by % 3)
-          .map(h => h -> Seq(Math.floorMod(h + by, n)))
-          .toMap
+          .map(h => h -> Split.one(Math.floorMod(h + by, n)))
+          .toMap ++ split(spark, by)
       )
     Map(2L -> table(1), 3L -> table(2), 4L -> table(5), 7L -> table(1))
+  }
+
+  /** The split of the hottest key, where the operator has one. */
+  private def split(spark: SparkSession, by: Int): Option[(Int, Split)] = operator match {
+    case join: SplitJoin =>
+      val hash = spark.range(1).select(Routing.keyHash(spark, Seq(lit("key-0")))).head().getInt(0)
+      Some(hash -> join.split(by))
+    case _ => None
   }
 
   /**

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.skewless
 
+import io.skewless.table.{Left, Right, Side, Split}
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.functions._
 
@@ -8,9 +9,20 @@ import org.apache.spark.sql.functions._
  *
  * @param keys the columns that its exchange hashes, "w" for the window of 20 seconds
  */
-final class Operator(val name: String, val mode: String, val keys: Seq[String], val conf: (String, String)*)(
+class Operator(val name: String, val mode: String, val keys: Seq[String], val conf: (String, String)*)(
     val query: DataFrame => DataFrame
 )
+
+/** A join with splits of its hottest key in the tables of a `FileRun`. */
+final class SplitJoin(name: String, side: Side, conf: (String, String)*)(query: DataFrame => DataFrame)
+    extends Operator(name, "append", Seq("k"), conf: _*)(query) {
+
+  /** A split over other partitions for each `by`: three, two, two others. */
+  def split(by: Int): Split = {
+    val targets = if (by == 1) Seq(by, 2, 0) else Seq(by % 4, (by + 2) % 4)
+    Split(targets, if (side == Left) targets.size else 1)
+  }
+}
 
 /** Every stateful operator whose state moves, in each form that Spark plans differently. */
 object Operator {
@@ -84,5 +96,12 @@ object Operator {
     )
   )
 
-  def named(name: String): Operator = all.find(_.name == name).get
+  /** Joins whose hottest key is split besides, on a side that the join allows. */
+  val splitting: Seq[SplitJoin] = Seq(
+    new SplitJoin("split join, left outer", Left, joinFormat(2))(join("left_outer")),
+    new SplitJoin("split join, right outer, one store", Right, joinFormat(3))(join("right_outer")),
+    new SplitJoin("split join, left semi, one store", Left, joinFormat(3))(join("left_semi"))
+  )
+
+  def named(name: String): Operator = (all ++ splitting).find(_.name == name).get
 }

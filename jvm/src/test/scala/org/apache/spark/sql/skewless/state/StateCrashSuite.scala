@@ -51,13 +51,15 @@ class StateCrashSuite extends AnyFunSuite with StatefulRun with BeforeAndAfterAl
   private val groups: Seq[Seq[Case]] =
     if (FullMatrix.on)
       Seq.tabulate(2 * points.size) { round =>
-        Operator.all.zipWithIndex.map { case (operator, i) =>
+        (Operator.all ++ Operator.splitting).zipWithIndex.map { case (operator, i) =>
           Case(points((i + round) % points.size)._1, operator, ((i + round / points.size) % 2 + 1).toString)
         }
       }
     else
       Seq(points.zipWithIndex.map { case ((point, _), i) =>
         Case(point, StateCrashSuite.quick(i), (i % 2 + 1).toString)
+      } ++ Seq("during the export", "after some state commits", "after all state commits").zipWithIndex.map {
+        case (point, i) => Case(point, Operator.splitting(i), (i % 2 + 1).toString)
       })
 
   private val drivers = groups.map(new DyingDriver(_))

@@ -8,28 +8,16 @@ import scala.jdk.CollectionConverters._
 
 import io.skewless.SkewlessException
 import org.apache.hadoop.fs.{Path => HadoopPath}
-import org.apache.spark.{MapOutputTrackerMaster, SparkEnv, SparkException, TaskContext}
-import org.apache.spark.shuffle.FetchFailedException
-import org.apache.spark.sql.{ForeachWriter, Row}
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.skewless.{
-  FileRun,
-  FullMatrix,
-  HaltingFileSystem,
-  Operator,
-  Queries,
-  SparkPrivate,
-  StatefulRun
-}
+import org.apache.spark.sql.skewless.{FileRun, FullMatrix, HaltingFileSystem, Operator, Queries}
 import org.apache.spark.sql.streaming.StreamingQueryException
-import org.apache.spark.storage.BlockManagerId
 import org.scalatest.funsuite.AnyFunSuite
 
 /**
  * Tasks that fail, are fetched again, run twice; files that are damaged on their way: in the batch that swaps
  * tables.
  */
-class StateFaultSuite extends AnyFunSuite with StatefulRun {
+class StateFaultSuite extends AnyFunSuite with StateFaults {
 
   private val swapBatch = 3L
   private val batches = input(6)
@@ -40,34 +28,14 @@ class StateFaultSuite extends AnyFunSuite with StatefulRun {
     format <- if (FullMatrix.on) Seq(1, 2) else Seq(i / 4 % 2 + 1)
   } yield (operator, format.toString)
 
-  /** Runs the query with a swap in `swapBatch`, its rows going through a writer that can fail. */
   private def withFault(operator: Operator, format: String, fault: Fault): Unit =
-    withConf(operator.conf :+ SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key -> format: _*) {
-      val expected = plain(operator, batches)
-      withRun(operator.query, operator.mode, ours) { run =>
-        Fault.rows.clear()
-        val query = operator
-          .query(run.source)
-          .writeStream
-          .option("checkpointLocation", run.checkpoint)
-          .outputMode(operator.mode)
-          .foreach(new FaultyWriter(fault))
-          .start()
-        batches.zipWithIndex.foreach { case (rows, i) =>
-          if (i == swapBatch)
-            Queries.publish(query, table(hashes(batches, operator.keys: _*), 1), limits)
-          run.stream.addData(rows)
-          query.processAllAvailable()
-        }
-        assert(fault.fired.get() > 0, "the fault did fire")
-        val found = Fault.rows.asScala.groupMap(_._1._1)(_._2).view.mapValues(_.flatten.toSeq.sorted).toMap
-        expected.rows.foreach { case (batch, rows) =>
-          assert(found.getOrElse(batch, Nil) == rows, s"batch $batch")
-        }
-        SparkPrivate.drainListeners(spark.sparkContext)
-        assert(Queries.swaps(query).exists(_.rows > 0), "state did move")
-      }
-    }
+    withFault(
+      operator,
+      format,
+      batches,
+      Map(swapBatch -> table(hashes(batches, operator.keys: _*), 1)),
+      fault
+    )
 
   for ((operator, format) <- cases) {
     test(
@@ -155,68 +123,4 @@ class StateFaultSuite extends AnyFunSuite with StatefulRun {
         org.apache.spark.util.Utils.deleteRecursively(dir.toFile)
       }
     }
-}
-
-/** What goes wrong in a task, once its rows are all written and its state is committed. */
-private[skewless] trait Fault extends Serializable {
-  def fired: AtomicInteger = Fault.fired
-  def afterCommit(partition: Long, batch: Long): Unit
-}
-
-private[skewless] object Fault {
-  val fired = new AtomicInteger
-  val rows = new ConcurrentHashMap[(Long, Long), Seq[String]]()
-}
-
-private final class FailsAfterCommit(batch: Long) extends Fault {
-  Fault.fired.set(0)
-  override def afterCommit(partition: Long, now: Long): Unit =
-    if (now == batch && TaskContext.get().attemptNumber() == 0) {
-      fired.incrementAndGet()
-      throw new SparkException("injected: the task fails after its state commit")
-    }
-}
-
-/**
- * The first tasks to finish commit; the next one finds a map output gone, and Spark runs that map task again.
- */
-private final class LosesMapOutput(batch: Long) extends Fault {
-  Fault.fired.set(0)
-  override def afterCommit(partition: Long, now: Long): Unit =
-    if (
-      now == batch && partition == 3 && TaskContext.get().stageAttemptNumber() == 0 && fired
-        .getAndIncrement() == 0
-    ) {
-      val tracker = SparkEnv.get.mapOutputTracker.asInstanceOf[MapOutputTrackerMaster]
-      val shuffle = tracker.shuffleStatuses.keys.max
-      tracker.unregisterMapOutput(shuffle, 0, SparkEnv.get.blockManager.blockManagerId)
-      throw new FetchFailedException(
-        BlockManagerId("lost", "nowhere", 1),
-        shuffle,
-        0L,
-        0,
-        partition.toInt,
-        "injected"
-      )
-    }
-}
-
-/** Keeps the rows of each (batch, partition) of the attempt that ended well. */
-private final class FaultyWriter(fault: Fault) extends ForeachWriter[Row] {
-  private var at = (0L, 0L)
-  private val rows = scala.collection.mutable.ArrayBuffer.empty[String]
-
-  override def open(partition: Long, batch: Long): Boolean = {
-    at = (batch, partition)
-    rows.clear()
-    true
-  }
-
-  override def process(row: Row): Unit = { rows += row.toString; () }
-
-  override def close(error: Throwable): Unit = if (error == null) {
-    fault.afterCommit(at._2, at._1)
-    Fault.rows.put(at, rows.toSeq)
-    ()
-  }
 }

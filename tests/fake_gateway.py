@@ -47,6 +47,8 @@ class FakeQuery:
     obstacle: str | None = None  # why it takes no table
     swap_ms: int = 100  # that the batch of a swap takes longer
     planned_ahead: int = 0  # batches that a published table comes too late for
+    sides: str = ""  # of its join, those that may be split
+    right_rows: dict[int, int] = field(default_factory=dict)  # of the rows of each key, those of the right
     lock: Any = field(
         default_factory=threading.RLock
     )  # as in the JVM: no batch is planned while a table is being pinned
@@ -74,16 +76,35 @@ class FakeQuery:
         """The next batch is about to be planned, and has these rows."""
         hashes, counts = np.array(list(rows), dtype=np.int32), np.array(list(rows.values()), dtype=np.int64)
         table = self.table_at(self.next_batch)
-        loads = np.bincount(table.route(hashes), weights=counts, minlength=self.partitions).astype(np.int64)
+        loads = self._loads(table, hashes, counts)
         nothing = np.full(self.partitions, -1)
         self.upcoming = ObservedBatch(
-            self.next_batch, table.epoch, LOOK_MS, loads, 0 * loads, nothing, hashes, counts
-        )
+            self.next_batch, table.epoch, LOOK_MS, loads, 0 * loads, nothing, hashes, counts,
+            sides=self.sides, right_rows=self._right(hashes),
+        )  # fmt: skip
+
+    def _right(self, hashes: np.ndarray) -> np.ndarray:
+        return np.array([self.right_rows.get(h, 0) for h in hashes.tolist()] if self.sides else [])
+
+    def _loads(self, table: Table, hashes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Row by row, as the exchanges of a join do: one choice among a row's places, and a copy to each
+        partition of it."""
+        loads = np.zeros(self.partitions, dtype=np.int64)
+        for key_hash, count in zip(hashes.tolist(), counts.tolist(), strict=True):
+            grid, right = table.split_of(key_hash), self.right_rows.get(key_hash, 0)
+            for row in range(count):
+                if grid is None:
+                    loads[table.targets(key_hash)[0]] += 1
+                    continue
+                cells = np.reshape(grid.targets, (grid.left_width, grid.right_width))
+                chosen = cells[:, row % grid.right_width] if row < right else cells[row % grid.left_width]
+                loads[chosen] += 1
+        return loads
 
     def _run(self, batch: int, rows: dict[int, int]) -> None:
         table, before = self.table_at(batch), self.table_at(batch - 1)
         hashes, counts = np.array(list(rows), dtype=np.int32), np.array(list(rows.values()), dtype=np.int64)
-        loads = np.bincount(table.route(hashes), weights=counts, minlength=self.partitions).astype(np.int64)
+        loads = self._loads(table, hashes, counts)
         swapped = table.epoch != before.epoch
         batch_ms = int(loads.max()) * MS_PER_ROW + (self.swap_ms if swapped else 0)
         order = np.argsort(-counts, kind="stable")
@@ -98,10 +119,11 @@ class FakeQuery:
             }
             self.swaps.append(record | {"bytes": 1000 * moved, "exportMs": 120, "batchMs": batch_ms})
         sketch = (hashes[order], counts[order])
+        join = {"sides": self.sides, "right_rows": self._right(hashes[order])}
         times, values = loads * MS_PER_ROW, {key: value for key, value in self.values.items() if key in rows}
         self.committed.append(
             ObservedBatch(
-                batch, table.epoch, batch_ms, loads, loads * 100, times, *sketch, 1, key_values=values
+                batch, table.epoch, batch_ms, loads, loads * 100, times, *sketch, 1, key_values=values, **join
             )
         )
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from pages.page import Page, run_all, short
+from skewless.policies.splits.d_choices import choices_for
 from skewless.simulate import Cluster, Stream, drifting_zipf, in_memory, make, zipf
 from skewless.simulate.compiled import Int32s
-from skewless.simulate.schemes.d_choices import choices_for
 from skewless.simulate.schemes.scheme import Scheme
 from skewless.simulate.streams.generators import zipf_shares
 from skewless.simulate.streams.stream import Numbered

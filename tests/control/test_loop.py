@@ -315,7 +315,8 @@ def test_the_thread_starts_stops_and_stops_again() -> None:
     assert not loop.running
     assert not gateway.watched, "no keys are counted any more"
     assert (
-        loop.status().loop == "the loop is over: stopped (policy mixed, max_imbalance 0.08, max_entries 3000)"
+        loop.status().loop
+        == "the loop is over: stopped (policy mixed, max_imbalance 0.08, max_entries 3000, splits auto)"
     )
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import simulate_oracles as oracles
 from skewless.errors import SettingError
 from skewless.model.table import Table
+from skewless.policies.splits.d_choices import choices_for
 from skewless.simulate.catalogue import NAMES, make
 from skewless.simulate.cluster import Cluster, WorkerChange
-from skewless.simulate.schemes.d_choices import choices_for
 from skewless.simulate.schemes.fixed_table import FixedTable, table_with_splits
 from skewless.simulate.schemes.ring import Ring
 from skewless.simulate.schemes.space_saving import SpaceSaving

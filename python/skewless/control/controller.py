@@ -21,9 +21,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
-
-import numpy as np
 
 from skewless import policies
 from skewless.control.clock import Clock
@@ -36,6 +35,11 @@ from skewless.model.plan import Plan
 from skewless.model.snapshot import Floats, Snapshot
 from skewless.model.table import Table
 from skewless.policies import Limits, Policy
+from skewless.policies.splits import SplitPolicy
+from skewless.policies.splits.place import split_and_move
+from skewless.policies.splits.take_back import take_splits_back
+from skewless.policies.take_back import take_back
+from skewless.wording import counted
 
 HOUR_SECONDS = 3600.0
 LOOSER = (1.0, 3.0, 10.0)  # tolerances to plan by where the scheduler levels, too; times the one aimed at
@@ -87,7 +91,8 @@ class ControllerStatus:
 class Controller:
     """One query's controller. Call it from one thread.
 
-    `policy` is a name or a function; `clock` gives seconds and may be simulated; `where` names it in the log.
+    `policy` is a name or a function; `splits` says how wide keys of a join are, if they may be split;
+    `clock` gives seconds and may be simulated; `where` names the controller in the log.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class Controller:
         limits: Limits | None = None,
         pace: Pace | None = None,
         cost: SwapCost | None = None,
+        splits: SplitPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
         where: str = "the table in force",
     ) -> None:
@@ -106,6 +112,7 @@ class Controller:
         self.pace = pace or Pace()
         self.cost = cost or SwapCost()
         self._policy = policies.get(policy) if isinstance(policy, str) else policy
+        self._splits = splits
         self._clock = clock
         self._pending: PendingSwap | None = None
         self._spent: deque[tuple[float, float]] = deque()  # (when, bytes) of the swaps of the last hour
@@ -175,6 +182,10 @@ class Controller:
         self._settle_pending(epoch)
         self._troubles.note(PolicyError(f"the swap to epoch {epoch} failed: {why}"))
 
+    def split_no_more(self) -> None:
+        """Splits were refused: from now on keys are moved whole. Those that are split already stay so."""
+        self._splits = None
+
     def adopt(self, table: Table) -> None:
         """Another table is in force than this controller's own, published by hand for example: go on from
         there."""
@@ -220,7 +231,7 @@ class Controller:
             return Decision("stay", f"resting: {self._rest_until - now:.0f} s left after the last swap")
         if self._hot >= (1 if ahead else self.pace.patience):
             return self._left_alone() or self._best(snapshot, clock, now, look_seconds or 0.0)
-        if self._calm >= self.pace.calm and len(self.table.move_hashes):
+        if self._calm >= self.pace.calm and (len(self.table.move_hashes) or self._may_narrow(snapshot)):
             return self._take_back(snapshot, clock, now)
         if imbalance > self.limits.max_imbalance:
             return Decision(
@@ -249,14 +260,30 @@ class Controller:
         """The best of the policy's plans. Where the scheduler levels many partitions on few slots, a plan
         that levels them less moves less, and may end as soon."""
         crowded = clock.slots.total < snapshot.partitions
+        ways = [(self._policy, looser) for looser in (LOOSER if crowded else LOOSER[:1])]
+        if self._splits is not None and snapshot.sides:
+            ways.append((self._with_splits(self._splits, snapshot, clock), 1.0))
         found: tuple[float, Decision] | None = None
-        for looser in LOOSER if crowded else LOOSER[:1]:
-            plan = self._plan(self._policy, snapshot, now, looser)
+        for policy, looser in ways:
+            plan = self._plan(policy, snapshot, now, looser)
             worth, decision = self._judge(plan, snapshot, clock, look_seconds)
             if found is None or worth > found[0]:
                 found = worth, decision
         assert found is not None
         return self._swap(found[1])
+
+    def _with_splits(self, splits: SplitPolicy, snapshot: Snapshot, clock: Clock) -> Policy:
+        """The policy, and beside its moves the splits that make the tasks shorter by the clock."""
+        return partial(
+            split_and_move,
+            splits=splits,
+            moves=self._policy,
+            tasks=self._tasks(snapshot, clock),
+            slots=clock.slots.total,
+        )
+
+    def _may_narrow(self, snapshot: Snapshot) -> bool:
+        return self._splits is not None and bool(snapshot.sides) and self.table.has_splits
 
     def _plan(self, policy: Policy, snapshot: Snapshot, now: float, looser: float = 1.0) -> Plan:
         while self._spent and self._spent[0][0] <= now - HOUR_SECONDS:
@@ -275,7 +302,7 @@ class Controller:
         if not plan.changes:
             return -math.inf, Decision("stay", "; ".join(("nothing better was found", *plan.reasons)), plan)
         before = self._work(snapshot, snapshot.loads)
-        after = self._work(snapshot, _loads_after(snapshot, plan))
+        after = self._work(snapshot, snapshot.loads_under(self.table, plan.table))
         batches = min(self.pace.horizon_batches, self._expected_life())
         gain = (clock.tasks(before) - clock.tasks(after)) * batches
         cost = self.cost.guess(plan) + look_seconds
@@ -296,14 +323,27 @@ class Controller:
         return lasted if self._lasts is None else (self._lasts + lasted) / 2
 
     def _take_back(self, snapshot: Snapshot, clock: Clock, now: float) -> Decision:
-        plan = self._plan(policies.get("take_back"), snapshot, now)
+        narrow = self._may_narrow(snapshot)
+        plan = self._plan(partial(self._narrowed, clock) if narrow else take_back, snapshot, now)
         if not plan.changes:
             return Decision(
                 "stay", f"standing down: level, and every one of {len(self.table)} entries is needed", plan
             )
-        loads = (self._work(snapshot, loads) for loads in (snapshot.loads, _loads_after(snapshot, plan)))
-        why = f"standing down: {len(plan.moves)} entries go home"
+        both = snapshot.loads, snapshot.loads_under(self.table, plan.table)
+        loads = (self._work(snapshot, loads) for loads in both)
+        narrower = len(plan.split_changes)
+        what = f"{counted(narrower, 'split')} narrower" if narrower else f"{len(plan.moves)} entries go home"
+        why = f"standing down: {what}"
         return self._swap(Decision("swap", why, plan, *map(clock.lost, loads)), must_pay=False)
+
+    def _narrowed(self, clock: Clock, snapshot: Snapshot, table: Table, limits: Limits) -> Plan:
+        """Splits go back before moves do: each of them costs replicas in every batch."""
+        narrower = take_splits_back(snapshot, table, limits, self._tasks(snapshot, clock))
+        return narrower or take_back(snapshot, table, limits)
+
+    def _tasks(self, snapshot: Snapshot, clock: Clock) -> Callable[[Floats], float]:
+        """How long the tasks of one batch take, from loads of the whole window."""
+        return lambda loads: clock.tasks(self._work(snapshot, loads))
 
     def _swap(self, decision: Decision, must_pay: bool = True) -> Decision:
         if decision.action == "swap" and decision.plan is not None:
@@ -321,18 +361,6 @@ class Controller:
         self._pending, self._hot, self._calm = None, 0, 0
         self._rest_until = self._clock() + self.pace.cooldown_seconds
         return pending
-
-
-def _loads_after(snapshot: Snapshot, plan: Plan) -> Floats:
-    """The loads of the snapshot's work under the plan's table."""
-    moves, loads = plan.moves, snapshot.loads.copy()
-    at = np.searchsorted(snapshot.key_hashes, moves.key_hashes)
-    at = np.minimum(at, max(0, len(snapshot.key_hashes) - 1))
-    if len(snapshot.key_hashes):
-        costs = np.where(snapshot.key_hashes[at] == moves.key_hashes, snapshot.costs[at], 0.0)
-        np.subtract.at(loads, moves.sources, costs)
-        np.add.at(loads, moves.targets, costs)
-    return np.maximum(loads, 0.0)
 
 
 def _checked(plan: Plan, table: Table, limits: Limits) -> Plan:

@@ -25,7 +25,8 @@ from numpy.typing import ArrayLike
 
 from skewless.control.observed import ObservedBatch
 from skewless.errors import SettingError
-from skewless.model.snapshot import Floats, Snapshot
+from skewless.model.snapshot import Floats, Snapshot, sides_of
+from skewless.model.spread import Spread
 from skewless.model.table import Int32s, Table
 
 _CHEAP, _DEAR = 0.7, 1.4  # run times within this band around the line are noise
@@ -62,6 +63,8 @@ def snapshot_of(
     - A key's state bytes are those last measured; where nobody measured them an estimate, its rows in the
       window times the mean bytes of a row that its partition was sent. What is left of a partition's measured
       state is its remainder's.
+    - Of a join, a key has rows on either side, each counted once. Where a table split the key, its partitions
+      had its replicas, too (`Spread`); its seconds per row are the mean of theirs.
 
     Hash 4 had 60 rows in partition 0; then a table moved it to partition 1, and it had 15. Weights 2/3 and
     4/3:
@@ -75,40 +78,46 @@ def snapshot_of(
     """
     routed = {**(earlier or {}), table.epoch: table}
     used = [batch for batch in batches if batch.epoch in routed and batch.partitions == table.partitions]
-    expected, shares = foreseen or (np.zeros(0, dtype=np.int32), np.zeros(0))
-    named = [table.move_hashes, *(batch.key_hashes for batch in used), expected[shares > 0]]
-    hashes = np.setdiff1d(np.concatenate(named), table.split_hashes)
+    expected, expected_shares = foreseen or (np.zeros(0, dtype=np.int32), np.zeros(0))
+    known = (table.move_hashes, table.split_hashes, *(batch.key_hashes for batch in used))
+    hashes = np.unique(np.concatenate([*known, expected[expected_shares > 0]]))
     n = table.partitions
     row_bytes = _bytes_per_row(used, n)
-    key_rows, key_costs, key_bytes = np.zeros((3, len(hashes)))
+    key_rows, right_rows, key_costs, key_bytes = np.zeros((4, len(hashes)))
     rest_rows, rest_costs, rest_bytes = np.zeros((3, n))
     for batch, weight, rates in zip(used, _weights(len(used), decay), rates_of(used), strict=True):
-        sources = routed[batch.epoch].route(hashes)
-        rows, rest = _tracked_rows(batch, hashes, sources)
-        key_rows += weight * rows
-        key_costs += weight * rows * rates[sources]
-        key_bytes += rows * row_bytes[sources]
-        rest_rows += weight * rest
-        rest_costs += weight * rest * rates
-        rest_bytes += rest * row_bytes
+        spread, ours = Spread.under(routed[batch.epoch], hashes), batch.epoch == table.epoch
+        left, right = _tracked_rows(batch, hashes, spread)
+        seconds, size = spread.means(rates, len(hashes)), spread.means(row_bytes, len(hashes))
+        key_rows += weight * (left + right)
+        right_rows += weight * right
+        key_costs += weight * (left + right) * seconds
+        key_bytes += (left + right) * size
+        rest_rows += weight * _rest(batch.rows.astype(np.float64), spread.loads(left, right), ours)
+        rest_costs += weight * _rest(batch.rows * rates, spread.loads(left * seconds, right * seconds), ours)
+        rest_bytes += _rest(batch.rows * row_bytes, spread.loads(left * size, right * size), ours)
+    shares = np.divide(right_rows, key_rows, out=np.zeros(len(hashes)), where=key_rows > 0)
     if len(expected) and used:
-        sources = table.route(hashes)
-        total = float(key_rows.sum() + rest_rows.sum())
-        key_rows, key_costs = _as_foreseen(
-            hashes, key_rows, key_costs, rates[sources], expected, shares * total
-        )
+        seconds = Spread.under(table, hashes).means(rates, len(hashes))
+        expected_rows = expected_shares * float(key_rows.sum() + rest_rows.sum())
+        key_rows, key_costs = _as_foreseen(hashes, key_rows, key_costs, seconds, expected, expected_rows)
     if cost is not None:
         key_costs, rest_costs = _user_costs(cost, hashes, key_rows, rest_rows)
     if used:
-        key_bytes, rest_bytes = _measured_bytes(used[-1], table, hashes, key_bytes, rest_bytes)
+        key_bytes, rest_bytes = _measured_bytes(used[-1], table, hashes, key_bytes, rest_bytes, shares)
+    split = np.isin(hashes, table.split_hashes)
+    cells = Spread.under(table, hashes[split])
     return Snapshot.of(
         table,
         hashes,
         key_costs,
         key_bytes,
-        remainder_costs=rest_costs,
-        remainder_bytes=rest_bytes,
+        remainder_costs=np.maximum(0, rest_costs + cells.loads(*sides_of(key_costs[split], shares[split]))),
+        remainder_bytes=np.maximum(0, rest_bytes + cells.loads(*sides_of(key_bytes[split], shares[split]))),
+        holds_splits=True,
         batches=tuple(batch.batch for batch in used),
+        sides=used[-1].sides if used else "",
+        right_shares=shares,
     )
 
 
@@ -196,17 +205,28 @@ def _mean_seconds_per_row(batches: Sequence[ObservedBatch]) -> float:
     return seconds / rows if rows else 1.0
 
 
-def _tracked_rows(batch: ObservedBatch, hashes: Int32s, sources: Int32s) -> tuple[Floats, Floats]:
-    """The rows of each tracked key in the batch, and what is left of each partition's rows."""
-    rows = np.zeros(len(hashes))
+def _tracked_rows(batch: ObservedBatch, hashes: Int32s, spread: Spread) -> tuple[Floats, Floats]:
+    """The left and right rows of each tracked key in the batch, each row counted once. Those of whole keys
+    are no more than their partition had."""
+    left, right = np.zeros((2, len(hashes)))
     if len(hashes):
         at = np.minimum(np.searchsorted(hashes, batch.key_hashes), len(hashes) - 1)
-        tracked = hashes[at] == batch.key_hashes  # a split key is not
-        np.add.at(rows, at[tracked], np.maximum(batch.key_rows[tracked], 0))
-    sums = np.bincount(sources, weights=rows, minlength=batch.partitions)
+        tracked = hashes[at] == batch.key_hashes
+        left_rows, right_rows = batch.rows_by_side
+        np.add.at(left, at[tracked], left_rows[tracked])
+        np.add.at(right, at[tracked], right_rows[tracked])
+    whole = spread.widths(len(hashes)) == 1
+    sums = spread.loads(left * whole, right * whole)
     shrink = np.ones(batch.partitions)
     np.divide(batch.rows, sums, out=shrink, where=sums > batch.rows)
-    return rows * shrink[sources], np.maximum(0.0, batch.rows - sums * shrink)
+    by_key = np.where(whole, spread.means(shrink, len(hashes)), 1.0)
+    return left * by_key, right * by_key
+
+
+def _rest(measured: Floats, tracked: Floats, ours: bool) -> Floats:
+    """What is left of each partition. The rows of a split key are never dealt out quite evenly, so that less
+    than nothing may be left: under the table in force that makes good what its cells have too much."""
+    return measured - tracked if ours else np.maximum(0.0, measured - tracked)
 
 
 def _as_foreseen(
@@ -240,16 +260,22 @@ def _bytes_per_row(batches: Sequence[ObservedBatch], partitions: int) -> Floats:
 
 
 def _measured_bytes(
-    newest: ObservedBatch, table: Table, hashes: Int32s, key_bytes: Floats, rest_bytes: Floats
+    newest: ObservedBatch,
+    table: Table,
+    hashes: Int32s,
+    key_bytes: Floats,
+    rest_bytes: Floats,
+    right_shares: Floats,
 ) -> tuple[Floats, Floats]:
-    """The state bytes of keys and remainders: as measured where they were, else as estimated."""
+    """The state bytes of keys and remainders: as measured where they were, else as estimated. Of a split key
+    the replicas were measured, too."""
     _, at, measured_at = np.intersect1d(hashes, newest.state_hashes, assume_unique=True, return_indices=True)
-    key_bytes = key_bytes.copy()
-    key_bytes[at] = np.maximum(newest.state_bytes[measured_at], 0)
+    spread, key_bytes = Spread.under(table, hashes), key_bytes.copy()
+    copies = spread.copies(1 - right_shares, right_shares)
+    key_bytes[at] = np.maximum(newest.state_bytes[measured_at], 0) / copies[at]
     if len(newest.partition_state_bytes) != table.partitions:
         return key_bytes, rest_bytes
-    tracked = np.bincount(table.route(hashes), weights=key_bytes, minlength=table.partitions)
-    rest = np.maximum(0.0, newest.partition_state_bytes - tracked)
+    rest = newest.partition_state_bytes - spread.loads(*sides_of(key_bytes, right_shares))
     return key_bytes, np.where(newest.partition_state_bytes >= 0, rest, rest_bytes)
 
 

@@ -6,7 +6,7 @@ what was observed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -14,7 +14,11 @@ import numpy as np
 from skewless.control.clock import Clock
 from skewless.control.costs import seconds_per_row
 from skewless.control.observed import ObservedBatch
-from skewless.report.records import KEPT_KEYS, BatchRecord, HotKey
+from skewless.model.plan import PlannedSplit
+from skewless.model.split import Split
+from skewless.model.spread import Spread, split_under
+from skewless.model.table import Table
+from skewless.report.records import KEPT_KEYS, BatchRecord, HotKey, SplitRecord
 
 
 def batch_record(
@@ -51,4 +55,56 @@ def batch_record(
         saved_ms=saved_ms,
         slots=int(observed.slots.sum()),
         at=observed.committed_at,
+    )
+
+
+def split_records(
+    table: Table,
+    observed: ObservedBatch,
+    planned: Mapping[int, PlannedSplit],
+    values: Mapping[int, str] = MappingProxyType({}),
+) -> tuple[SplitRecord, ...]:
+    """The keys that the table splits, with what their replicas cost in this batch.
+
+    >>> observed = ObservedBatch(3, 1, 900, [35, 35], [0, 0], [1, 1], [4], [60], right_rows=[10])
+    >>> [split] = split_records(Table(2, {4: (0, 1)}, epoch=1), observed, {})
+    >>> split.side, split.width, split.copied_rows
+    ('left', 2, 10)
+    """
+    rows = {key_hash: at for at, key_hash in enumerate(observed.key_hashes.tolist())}
+    left, right = (side.astype(np.float64) for side in observed.rows_by_side)
+    records = []
+    for key_hash in table.split_hashes.tolist():
+        grid, plan, at = split_under(table, key_hash), planned.get(key_hash), rows.get(key_hash)
+        copied = None
+        if at is not None:
+            cells = Spread.under(table, [key_hash]).copies(left[at : at + 1], right[at : at + 1])
+            copied = round(float(cells[0] - left[at] - right[at]))
+        records.append(_split_record(key_hash, grid, values.get(key_hash), plan, copied))
+    return tuple(records)
+
+
+def split_changes(
+    planned: Iterable[PlannedSplit], values: Mapping[int, str] = MappingProxyType({})
+) -> tuple[SplitRecord, ...]:
+    """What a swap changed about splits."""
+    return tuple(
+        _split_record(split.key_hash, split.after, values.get(split.key_hash), split)
+        for split in planned
+        if split.changes
+    )
+
+
+def _split_record(
+    key_hash: int, grid: Split, value: str | None, plan: PlannedSplit | None, copied: int | None = None
+) -> SplitRecord:
+    return SplitRecord(
+        key_hash,
+        grid.side,
+        grid.targets,
+        1 if plan is None else len(plan.before),
+        value,
+        copied,
+        None if plan is None else plan.copied_bytes,
+        None if plan is None else plan.gain,
     )

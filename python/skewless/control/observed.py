@@ -101,5 +101,12 @@ class ObservedBatch:
             raise SettingError(f"sides is {self.sides!r}. Give one of {', '.join(map(repr, SIDES))}.")
 
     @property
+    def rows_by_side(self) -> tuple[Int64s, Int64s]:
+        """The left and the right rows of each key; without a join all are left ones."""
+        rows = np.maximum(self.key_rows, 0)
+        right = np.clip(self.right_rows, 0, rows) if len(self.right_rows) else np.zeros_like(rows)
+        return rows - right, right
+
+    @property
     def partitions(self) -> int:
         return len(self.rows)

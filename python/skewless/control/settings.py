@@ -13,10 +13,12 @@ from skewless.control.foresight import NONE
 from skewless.control.pace import Pace
 from skewless.errors import SettingError
 from skewless.model.limits import Limits
-from skewless.policies import Policy
+from skewless.policies import Policy, splits
+from skewless.policies.splits import SplitPolicy
 from skewless.report.records import KEPT_BATCHES
 
 AHEAD_WAIT_MS = 2000
+OFF = "off"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Settings:
     look_ahead: bool = False
     forecast: str = NONE
     forecast_folder: str | None = None
+    splits: str | SplitPolicy = "auto"
 
     def __post_init__(self) -> None:
         if isinstance(self.policy, str):
@@ -41,6 +44,13 @@ class Settings:
         elif self.policy is not None and not callable(self.policy):
             raise SettingError(
                 f"policy is {self.policy!r}. Give a policy's name, a function, or None to publish by hand."
+            )
+        if isinstance(self.splits, str) and self.splits != OFF:
+            splits.get(self.splits)
+        elif not isinstance(self.splits, (str, SplitPolicy)):
+            raise SettingError(
+                f'splits is {self.splits!r}. Give "auto", "off", or a name of '
+                "skewless.policies.splits.names()."
             )
         if not isinstance(self.pace, Pace):
             raise SettingError(f"pace is {self.pace!r}. Give a skewless.Pace, or leave it out.")
@@ -99,8 +109,19 @@ class Settings:
     def words(self) -> str:
         return (
             f"policy {self.policy_name}, max_imbalance {self.limits.max_imbalance:g}, "
-            f"max_entries {self.limits.max_entries}"
+            f"max_entries {self.limits.max_entries}, splits {self.splits_name}"
         )
+
+    @property
+    def split_policy(self) -> SplitPolicy | None:
+        """None: no key is split."""
+        if isinstance(self.splits, SplitPolicy):
+            return self.splits
+        return None if self.splits == OFF else splits.get(self.splits)
+
+    @property
+    def splits_name(self) -> str:
+        return self.splits if isinstance(self.splits, str) else self.splits.name
 
     @property
     def policy_name(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -20,15 +20,16 @@ from skewless.control.clock import Timekeeper
 from skewless.control.controller import Controller, Decision, PendingSwap
 from skewless.control.costs import snapshot_of
 from skewless.control.foresight import Foresight
-from skewless.control.memory import batch_record
-from skewless.control.observed import Int64s, ObservedBatch
+from skewless.control.memory import batch_record, split_changes, split_records
+from skewless.control.observed import ObservedBatch
 from skewless.control.settings import Settings
 from skewless.control.swap_cost import SwapCost
+from skewless.control.table_change import TableChange
 from skewless.control.troubles import Backoff, Troubles, words_of
-from skewless.errors import NotYetError, QueryError
-from skewless.model.plan import Moves, Plan
+from skewless.errors import NotYetError, QueryError, TableError
+from skewless.model.plan import Plan, PlannedSplit
 from skewless.model.snapshot import Snapshot
-from skewless.model.table import Table, diff
+from skewless.model.table import Table
 from skewless.report.records import (
     KEPT_BATCHES,
     KEPT_KEYS,
@@ -36,6 +37,7 @@ from skewless.report.records import (
     KEPT_VALUES,
     BatchRecord,
     QueryRecord,
+    SplitRecord,
     SwapRecord,
     usual_ms,
 )
@@ -90,13 +92,15 @@ class Watch:
         self._ahead = -1  # the newest batch that was seen before it ran
         self._tables: dict[int, Table] = {}  # that routed the recent batches, by epoch
         self._publishing = Backoff(clock)
-        self._left_alone = False
+        self._left_alone = self._splits_refused = False
         self._watched: bool | None = None  # whether with a look ahead; None: not watched yet
         self._first_look = True
         self._first_batch: int | None = None
         self._unlogged: SwapRecord | None = None
         self._obstacle: str | None = None  # why no table can be published in this run
         self._knows_obstacle = False
+        self._planned: dict[int, PlannedSplit] = {}  # what the plans said of the keys that are split
+        self._splits: tuple[SplitRecord, ...] = ()
         self._why = "no batch with a routed exchange yet"
         if earlier is None:
             self._last = -1
@@ -105,12 +109,12 @@ class Watch:
             self._swaps: deque[SwapRecord] = deque(maxlen=KEPT_SWAPS)
             self._values: dict[int, str] = {}
             self._cost, self._times = SwapCost(), Timekeeper()
-            self._last_moves: tuple[int, Moves] | None = None  # of the last swap, with its epoch
+            self._last_change: TableChange | None = None
             self.troubles = Troubles(f"query {self.title}")
         else:
             self._last, self._batches, self._swaps = earlier._last, earlier._batches, earlier._swaps
             self._values, self._cost, self.troubles = earlier._values, earlier._cost, earlier.troubles
-            self._times, self._last_moves = Timekeeper(), earlier._last_moves
+            self._times, self._last_change = Timekeeper(), earlier._last_change
             self._foresight = earlier._foresight
             self.troubles.absorb({} if earlier._controller is None else earlier._controller.status.errors)
 
@@ -204,7 +208,7 @@ class Watch:
         batches, swaps = tuple(self._batches), tuple(self._swaps)
         return QueryRecord(
             self.query_id, self.name, self.running, epoch, entries, self._why, batches, swaps, errors,
-            self._foresight.words,
+            self._foresight.words, self._splits,
         )  # fmt: skip
 
     # -- batches ---------------------------------------------------------------------------------------------
@@ -236,6 +240,8 @@ class Watch:
         self._foresight.see(batch)
         if not own_swap and batch.rows.any():
             self._log_swap()
+        if batch.rows.any():
+            self._splits = split_records(controller.table, batch, self._planned, self._values)
         if batch.rows.any() and batch.epoch == controller.table.epoch:
             # The task times of a swap's own batch hold the migration: its rows are a measure of what is to
             # come, they are not.
@@ -246,11 +252,11 @@ class Watch:
             self._tables = {epoch: table for epoch, table in self._tables.items() if epoch in known}
 
     def _saved_ms(self, batch: ObservedBatch) -> float | None:
-        """What the last swap saved in this batch; the keys that it moved and that were not counted saved
-        nothing."""
-        if self._last_moves is None or self._last_moves[0] != batch.epoch or not batch.rows.any():
+        """What the last swap saved in this batch; the keys that it moved or split and that were not counted
+        saved nothing."""
+        if self._last_change is None or self._last_change.epoch != batch.epoch or not batch.rows.any():
             return None
-        return self._times.saved_ms(batch, rows_before(batch, self._last_moves[1]))
+        return self._times.saved_ms(batch, self._last_change.rows_before(batch))
 
     def _learn(self, batch: ObservedBatch) -> None:
         """Remembers what hashes stand for, the newest ones."""
@@ -268,6 +274,7 @@ class Watch:
             limits=settings.limits,
             pace=settings.pace,
             cost=self._cost,
+            splits=None if self._splits_refused else settings.split_policy,
             clock=self._clock,
             where=f"query {self.title}: the table in force",
         )
@@ -310,15 +317,10 @@ class Watch:
         if new.epoch != batch.epoch or old.partitions != new.partitions:
             return False
         before = next((known.imbalance for known in reversed(self._batches) if known.rows), None)
-        moved = [change for change in diff(old, new) if len(change.before) == len(change.after) == 1]
-        moves = Moves.of(
-            [change.key_hash for change in moved],
-            [change.before[0] for change in moved],
-            [change.after[0] for change in moved],
-            np.zeros(len(moved)),
-        )
+        change = TableChange(new.epoch, old, new)
+        by_hand = "published by hand"
         self._remember(
-            batch, new.epoch, moves, "published by hand", before, None, self._moved_by(new.epoch), expected
+            batch, change, change.splits, by_hand, before, None, self._moved_by(new.epoch), expected
         )
         return True
 
@@ -390,23 +392,34 @@ class Watch:
             epoch, first = self._gateway.publish(self.query, plan.table.encode())
         except Exception as error:
             controller.failed(plan.table.epoch, words_of(error))
+            refused = isinstance(error, (QueryError, TableError)) and not isinstance(error, NotYetError)
+            if refused and any(len(split.after) > 1 for split in plan.split_changes):
+                self._split_no_more(controller, error)
+                return
             self._publishing.failed()
-            self._left_alone = isinstance(error, QueryError) and not isinstance(error, NotYetError)
+            self._left_alone = refused and isinstance(error, QueryError)
             self._why = f"left alone: {error}" if self._left_alone else f"error: {words_of(error)}"
             return
         self._publishing.succeeded()
         controller.published(epoch, first)
         self._why = f"swapping to epoch {epoch} with batch {first}; {decision.why}"
 
+    def _split_no_more(self, controller: Controller, error: Exception) -> None:
+        """A query that refuses a split can still have its keys moved."""
+        controller.split_no_more()
+        self._splits_refused = True
+        self._why = f"splits no key from now on: {words_of(error)}"
+
     def _finish(
         self, controller: Controller, pending: PendingSwap, batch: ObservedBatch, expected: float | None
     ) -> None:
         moved = self._moved_by(pending.epoch)
+        change = TableChange(pending.epoch, controller.table, pending.plan.table)
         longer_ms = 0.0 if expected is None else max(0.0, batch.batch_ms - expected)
         controller.finished(pending.epoch, max(moved.get("exportMs", 0.0), longer_ms) / 1000)
         self._why = f"swapped: epoch {pending.epoch} is in force since batch {batch.batch}; {pending.why}"
         self._remember(
-            batch, pending.epoch, pending.plan.moves, pending.why, pending.before, pending.predicted, moved,
+            batch, change, pending.plan.split_changes, pending.why, pending.before, pending.predicted, moved,
             expected,
         )  # fmt: skip
 
@@ -425,23 +438,24 @@ class Watch:
     def _remember(
         self,
         batch: ObservedBatch,
-        epoch: int,
-        moves: Moves,
+        change: TableChange,
+        splits: Iterable[PlannedSplit],
         why: str,
         before: float | None,
         predicted: float | None,
         moved: dict[str, Any],
         expected: float | None,
     ) -> None:
-        hashes = moves.key_hashes.tolist()
-        self._last_moves = epoch, moves
+        hashes, splits = change.moved, tuple(splits)
+        self._last_change = change
+        self._planned |= {split.key_hash: split for split in splits}
         rows = dict(zip(batch.key_hashes.tolist(), batch.key_rows.tolist(), strict=True))
         hottest = sorted(hashes, key=lambda key_hash: -rows.get(key_hash, 0))[:KEPT_KEYS]
         values = tuple(self._values.get(key_hash) for key_hash in hottest)
         self._log_swap()
         self._unlogged = SwapRecord(
             batch=batch.batch,
-            epoch=epoch,
+            epoch=change.epoch,
             key_hashes=tuple(hottest),
             moved=len(hashes),
             why=why,
@@ -453,6 +467,7 @@ class Watch:
             bytes_moved=moved.get("bytes"),
             export_ms=moved.get("exportMs"),
             key_values=values if any(value is not None for value in values) else (),
+            splits=split_changes(splits, self._values),
         )
         self._swaps.append(self._unlogged)
 
@@ -467,19 +482,3 @@ class Watch:
         if self._unlogged is not None:
             log.info("query %s: %s", self.title, self.record().sentence(self._unlogged))
         self._unlogged = None
-
-
-def rows_before(batch: ObservedBatch, moves: Moves) -> Int64s:
-    """The rows that each partition would have had if these keys had not been moved, as far as they were
-    counted.
-
-    >>> batch = ObservedBatch(3, 1, 9, rows=[10, 10], bytes=[0, 0], run_ms=[1, 1], key_hashes=[4, 6],
-    ...                       key_rows=[8, 2])
-    >>> rows_before(batch, Moves.of([4], sources=[0], targets=[1], state_bytes=[0]))
-    array([18,  2])
-    """
-    _, at, counted = np.intersect1d(moves.key_hashes, batch.key_hashes, return_indices=True)
-    rows, moved = batch.rows.copy(), np.maximum(batch.key_rows[counted], 0)
-    np.subtract.at(rows, moves.targets[at], moved)
-    np.add.at(rows, moves.sources[at], moved)
-    return np.maximum(rows, 0)

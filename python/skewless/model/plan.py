@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from skewless.errors import PolicyError
 from skewless.model.snapshot import Floats
+from skewless.model.split import Split
 from skewless.model.table import Int32s, Table
 
 
@@ -61,13 +62,37 @@ class Moves:
         return len(self.key_hashes)
 
 
+@dataclass(frozen=True)
+class PlannedSplit:
+    """One key that is split before the plan or after it. A whole key is a split of one target.
+
+    copied_share    what replicas of the other side add to all work, as a share of it
+    copied_bytes    state that they take beyond what the key takes anyway
+    bytes_moved     state that this change of the key moves
+    gain            the share of the tasks' time that the split saves, against the key whole
+    """
+
+    key_hash: int
+    before: Split
+    after: Split
+    copied_share: float = 0.0
+    copied_bytes: float = 0.0
+    bytes_moved: float = 0.0
+    gain: float = 0.0
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What a policy proposes. `met` says whether the plan keeps every limit; if not, `reasons` say why, in
     words.
 
     `imbalance_before` and `imbalance_after` are max / mean - 1, the second as predicted from the same
-    snapshot; `seconds` is the time that planning took. A plan without moves carries the table it was given.
+    snapshot; `seconds` is the time that planning took. A plan that changes nothing carries the table it was
+    given. `splits` are all keys that are split before it or after it; they are none of the moves.
     """
 
     table: Table
@@ -77,18 +102,26 @@ class Plan:
     seconds: float
     met: bool
     reasons: tuple[str, ...] = field(default=())
+    splits: tuple[PlannedSplit, ...] = ()
 
     @property
     def bytes_moved(self) -> float:
-        return float(self.moves.state_bytes.sum())
+        return float(self.moves.state_bytes.sum()) + sum(split.bytes_moved for split in self.splits)
+
+    @property
+    def split_changes(self) -> tuple[PlannedSplit, ...]:
+        """The keys whose width, side or targets change."""
+        return tuple(split for split in self.splits if split.changes)
 
     @property
     def giving_partitions(self) -> tuple[int, ...]:
         """The partitions that give anything away: each of them must be scanned once when the state
         migrates."""
-        return tuple(int(partition) for partition in np.unique(self.moves.sources))
+        of_splits = [split.before.targets for split in self.split_changes]
+        giving = np.concatenate([self.moves.sources, *of_splits]) if of_splits else self.moves.sources
+        return tuple(int(partition) for partition in np.unique(giving))
 
     @property
     def changes(self) -> bool:
         """Whether publishing the plan would change where any key goes."""
-        return len(self.moves) > 0
+        return len(self.moves) > 0 or bool(self.split_changes)

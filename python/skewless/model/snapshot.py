@@ -15,7 +15,7 @@ array([9., 1.])
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -23,9 +23,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skewless.errors import SettingError
-from skewless.model.table import Int32s, Table
+from skewless.model.spread import Spread
+from skewless.model.table import Int32s, Table, diff
 
 Floats = NDArray[np.float64]
+SIDES = ("", "left", "right", "either")
+TINY = 1e-9  # seconds: keys that cost nothing have a side, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +38,11 @@ class Snapshot:
 
     A cost is seconds of task time in the window (or any unit, as long as it is one unit). `epoch` is the
     epoch of the table that routed the window; `sources` are the partitions that table gave the tracked keys.
+
+    Of a join, `sides` says which side of it a split may spread ("left", "right", "either"), and
+    `right_shares` how much of each key was on its right. Where the table splits keys, what their rows cost
+    where they lay is part of the remainders; `split_costs` and `split_bytes` are those of the same keys with
+    each row counted once, however many replicas there are.
     """
 
     partitions: int
@@ -46,10 +54,18 @@ class Snapshot:
     remainder_bytes: Floats
     batches: tuple[int, ...] = ()
     epoch: int = 0
+    sides: str = ""
+    right_shares: Floats = field(default_factory=lambda: np.empty(0))
+    split_hashes: Int32s = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    split_costs: Floats = field(default_factory=lambda: np.empty(0))
+    split_bytes: Floats = field(default_factory=lambda: np.empty(0))
+    split_right_shares: Floats = field(default_factory=lambda: np.empty(0))
 
     def __post_init__(self) -> None:
+        if not len(self.right_shares):
+            object.__setattr__(self, "right_shares", np.zeros(len(self.key_hashes)))
         _check_shapes(self)
-        for name in ("costs", "state_bytes", "remainder_costs", "remainder_bytes"):
+        for name in ("costs", "state_bytes", "remainder_costs", "remainder_bytes", "right_shares"):
             _check_amounts(name, getattr(self, name))
         if len(self.key_hashes) > 1 and not bool(np.all(self.key_hashes[1:] > self.key_hashes[:-1])):
             raise SettingError(
@@ -61,8 +77,8 @@ class Snapshot:
             raise SettingError(
                 f"a source is not one of the {self.partitions} partitions. Build snapshots with Snapshot.of."
             )
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in (known.name for known in fields(self)):
+            value = getattr(self, name)
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
 
@@ -77,11 +93,15 @@ class Snapshot:
         remainder_costs: ArrayLike | None = None,
         remainder_bytes: ArrayLike | None = None,
         batches: tuple[int, ...] = (),
+        sides: str = "",
+        right_shares: ArrayLike | None = None,
+        holds_splits: bool = False,
     ) -> Snapshot:
         """A snapshot of work that `table` routed; keys in any order, those with one hash are added up.
 
-        The rows of a split key are spread already, so its amounts join the remainders of its targets in equal
-        parts.
+        The rows of a split key are spread already, so its amounts join the remainders of its targets, with
+        each replica (see `Spread`); with `holds_splits` they hold them already, as measured. Give its costs
+        and bytes with each row counted once.
         """
         n = table.partitions
         hashes = _hashes(key_hashes)
@@ -90,9 +110,25 @@ class Snapshot:
             _floats("remainder_costs", remainder_costs, n),
             _floats("remainder_bytes", remainder_bytes, n),
         ]
+        if right_shares is not None:
+            weights = amounts[0] + TINY
+            amounts += [weights * _shares(right_shares, len(hashes)), weights]
         hashes, amounts = _merged(hashes, amounts)
-        if table.has_splits:
-            hashes, amounts, remainders = _without_splits(table, hashes, amounts, remainders)
+        shares = amounts[2] / amounts[3] if right_shares is not None else np.zeros(len(hashes))
+        amounts = [*amounts[:2], shares]
+        split = np.isin(hashes, table.split_hashes) if table.has_splits else np.zeros(len(hashes), dtype=bool)
+        split_hashes, split_amounts = hashes[split], [amount[split] for amount in amounts]
+        if split.any():
+            spread = Spread.under(table, split_hashes)
+            remainders = (
+                remainders
+                if holds_splits
+                else [
+                    remainder + spread.loads(*sides_of(amount, split_amounts[2]))
+                    for amount, remainder in zip(split_amounts[:2], remainders, strict=True)
+                ]
+            )
+            hashes, amounts = hashes[~split], [amount[~split] for amount in amounts]
         sources = _route(table, hashes)
         return cls(
             n,
@@ -104,12 +140,44 @@ class Snapshot:
             remainders[1],
             tuple(batches),
             table.epoch,
+            sides,
+            amounts[2],
+            split_hashes,
+            *split_amounts,
         )
 
     @cached_property
     def loads(self) -> Floats:
         """The cost of each partition: its tracked keys and its remainder."""
         return np.bincount(self.sources, weights=self.costs, minlength=self.partitions) + self.remainder_costs
+
+    def loads_under(self, before: Table, after: Table) -> Floats:
+        """The cost of each partition if `after` had routed the same work, and not `before`, which did."""
+        changed = np.array([change.key_hash for change in diff(before, after)], dtype=np.int32)
+        costs = self.costs_of(changed)
+        moved = Spread.under(after, changed).loads(*costs) - Spread.under(before, changed).loads(*costs)
+        return np.maximum(self.loads + moved, 0.0)
+
+    def costs_of(self, key_hashes: Int32s) -> tuple[Floats, Floats]:
+        """The costs of these keys' left and right rows, each row counted once; 0 of a key that is not
+        tracked."""
+        return self._of(key_hashes, self.costs, self.split_costs)
+
+    def bytes_of(self, key_hashes: Int32s) -> tuple[Floats, Floats]:
+        """The state bytes of these keys' left and right rows, each counted once."""
+        return self._of(key_hashes, self.state_bytes, self.split_bytes)
+
+    def _of(self, key_hashes: Int32s, whole: Floats, split: Floats) -> tuple[Floats, Floats]:
+        amounts, shares = np.zeros((2, len(key_hashes)))
+        for hashes, values, rights in (
+            (self.key_hashes, whole, self.right_shares),
+            (self.split_hashes, split, self.split_right_shares),
+        ):
+            if len(hashes):
+                at = np.minimum(np.searchsorted(hashes, key_hashes), len(hashes) - 1)
+                found = hashes[at] == key_hashes
+                amounts[found], shares[found] = values[at[found]], rights[at[found]]
+        return sides_of(amounts, shares)
 
     @property
     def imbalance(self) -> float:
@@ -124,10 +192,15 @@ class Snapshot:
         if not isinstance(other, Snapshot):
             return NotImplemented
         return all(
-            np.array_equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
+            np.array_equal(getattr(self, known.name), getattr(other, known.name)) for known in fields(self)
         )
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside; compare, never use as a key
+
+
+def sides_of(amounts: Floats, right_shares: Floats) -> tuple[Floats, Floats]:
+    """What of these amounts is on the left, and what on the right."""
+    return amounts * (1 - right_shares), amounts * right_shares
 
 
 def imbalance_of(loads: Floats) -> float:
@@ -174,6 +247,13 @@ def _floats(name: str, values: ArrayLike | None, length: int) -> Floats:
     return array
 
 
+def _shares(values: ArrayLike, length: int) -> Floats:
+    shares = _floats("right_shares", values, length)
+    if length and float(shares.max()) > 1:
+        raise SettingError(f"right_shares hold {shares.max()}. Give shares, from 0 to 1.")
+    return shares
+
+
 def _check_amounts(name: str, array: Floats) -> None:
     # The sum is NaN or infinite exactly if a value is, or if the values are absurdly large; both are refused.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -187,6 +267,8 @@ def _check_amounts(name: str, array: Floats) -> None:
 
 
 def _check_shapes(snapshot: Snapshot) -> None:
+    if snapshot.sides not in SIDES:
+        raise SettingError(f"sides is {snapshot.sides!r}. Give one of {', '.join(map(repr, SIDES))}.")
     if snapshot.partitions < 1:
         raise SettingError(
             f"{snapshot.partitions} partitions: a shuffle has at least 1. Give the shuffle's own number."
@@ -198,7 +280,9 @@ def _check_shapes(snapshot: Snapshot) -> None:
         "state_bytes": per_key,
         "sources": per_key,
     }
-    expected |= {"remainder_costs": per_partition, "remainder_bytes": per_partition}
+    expected |= {"remainder_costs": per_partition, "remainder_bytes": per_partition, "right_shares": per_key}
+    per_split = (len(snapshot.split_hashes),)
+    expected |= dict.fromkeys(("split_costs", "split_bytes", "split_right_shares"), per_split)
     for name, shape in expected.items():
         array: NDArray[Any] = getattr(snapshot, name)
         if array.shape != shape:
@@ -216,18 +300,6 @@ def _merged(hashes: Int32s, amounts: list[Floats]) -> tuple[Int32s, list[Floats]
     hashes = hashes[order]
     firsts = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
     return hashes[firsts], [np.add.reduceat(amount[order], firsts) for amount in amounts]
-
-
-def _without_splits(
-    table: Table, hashes: Int32s, amounts: list[Floats], remainders: list[Floats]
-) -> tuple[Int32s, list[Floats], list[Floats]]:
-    split = np.isin(hashes, table.split_hashes)
-    remainders = [remainder.copy() for remainder in remainders]
-    for at in np.flatnonzero(split).tolist():
-        targets = list(table.targets(int(hashes[at])))
-        for amount, remainder in zip(amounts, remainders, strict=True):
-            remainder[targets] += amount[at] / len(targets)
-    return hashes[~split], [amount[~split] for amount in amounts], remainders
 
 
 def _route(table: Table, hashes: Int32s) -> Int32s:

@@ -13,6 +13,7 @@ import numpy as np
 
 from skewless.model.plan import Moves, Plan
 from skewless.model.snapshot import Floats
+from skewless.model.spread import split_under
 from skewless.model.table import Table
 from skewless.policies.problem import Ints, Problem
 
@@ -117,7 +118,7 @@ def _table(problem: Problem, targets: Ints) -> Table:
     if not old.has_splits:
         return Table.of_moves(old.partitions, problem.key_hashes[away], targets[away], old.epoch + 1)
     moves = zip(problem.key_hashes[away].tolist(), targets[away].tolist(), strict=True)
-    splits = {key_hash: to for key_hash, to in old if len(to) > 1}
+    splits = {key_hash: split_under(old, key_hash) for key_hash in old.split_hashes.tolist()}
     return Table(old.partitions, dict(moves) | splits, old.epoch + 1)
 
 

@@ -15,12 +15,15 @@ from skewless.errors import SettingError
 from skewless.report import svg
 from skewless.report.comparison import Comparison
 from skewless.report.plots import plots
-from skewless.report.records import BatchRecord, QueryRecord, SwapRecord
+from skewless.report.records import BatchRecord, QueryRecord, SplitRecord, SwapRecord, key_label
 from skewless.report.status import Status, errors_html, grid_html, hot_lines, shown
 from skewless.wording import amount, counted
 
 SWAP_COLUMNS = ("batch", "epoch", "keys", "before", "predicted", "realised", "state rows", "bytes",
                 "export ms", "batch ms", "pause ms", "since", "why", "hottest keys moved")  # fmt: skip
+
+SPLIT_COLUMNS = ("key", "side", "width", "partitions", "rows copied in the last batch", "state copied",
+                 "time saved, predicted")  # fmt: skip
 
 LIGHT_PAGE = (
     "--ink: #1b1b1b; --soft: #555; --paper: #fff; --line: #ddd; "
@@ -90,7 +93,7 @@ def _query(query: QueryRecord, max_imbalance: float | None) -> str:
     if query.forecast:
         parts.append(f'<p class="note">Forecast: {escape(query.forecast)}.</p>')
     if query.batches:
-        parts += [plots(query, max_imbalance), _hot_table(query), _swap_table(query)]
+        parts += [plots(query, max_imbalance), _hot_table(query), _split_table(query), _swap_table(query)]
     return "".join(parts)
 
 
@@ -161,6 +164,26 @@ def _hot_table(query: QueryRecord) -> str:
     return "<h3>Hottest keys of the last batch</h3>" + grid_html((), rows)
 
 
+def _split_table(query: QueryRecord) -> str:
+    if not query.splits:
+        return ""
+    rows = [[escape(cell) for cell in _split_row(split)] for split in query.splits]
+    return f'<h3>Split keys</h3><div class="wide">{grid_html(SPLIT_COLUMNS, rows)}</div>'
+
+
+def _split_row(split: SplitRecord) -> list[str]:
+    size = "-" if split.copied_bytes is None else amount(split.copied_bytes)
+    return [
+        key_label(split.key_hash, split.value),
+        split.side,
+        str(split.width),
+        " ".join(map(str, split.targets)),
+        shown(split.copied_rows, ",d"),
+        size,
+        shown(split.gain, ".0%"),
+    ]
+
+
 def _swap_table(query: QueryRecord) -> str:
     if not query.swaps:
         return ""
@@ -182,6 +205,6 @@ def _swap_row(query: QueryRecord, swap: SwapRecord) -> list[str]:
         shown(swap.pause_ms, ".0f"),
         query.gain_words(swap),
         swap.why,
-        swap.keys.removeprefix("hashes "),
+        "; ".join([swap.keys.removeprefix("hashes "), *(f"split {split}" for split in swap.splits)]),
     ]
     return [escape(cell) for cell in cells]

@@ -16,6 +16,7 @@ from skewless.wording import amount, counted
 KEPT_BATCHES = 1000
 KEPT_SWAPS = 200
 KEPT_KEYS = 20  # of a batch's heavy hitters, and of a swap's moved keys
+SHOWN_TARGETS = 8  # of a split
 KEPT_VALUES = 5000  # of keys' values as text
 LEVEL_SHARES = 0.1  # of a fair share of the rows: a hottest key below that is like any other
 MEDIAN_BATCHES = 20  # what a batch usually takes is the median of so many
@@ -35,6 +36,50 @@ class HotKey:
     @property
     def label(self) -> str:
         return key_label(self.key_hash, self.value)
+
+
+@dataclass(frozen=True)
+class SplitRecord:
+    """One key of a join that is split, or was.
+
+    side            whose rows are dealt out, "left", "right" or "both"; empty of a key that is whole again
+    copied_rows     replicas that the last batch had beyond its rows; None if the key was not counted in it
+    copied_bytes    state that replicas take, as the plan foresaw it
+    gain            share of the tasks' time that the split saves, as the plan foresaw it
+    """
+
+    key_hash: int
+    side: str
+    targets: tuple[int, ...]
+    width_before: int = 1
+    value: str | None = None
+    copied_rows: int | None = None
+    copied_bytes: float | None = None
+    gain: float | None = None
+
+    @property
+    def width(self) -> int:
+        return len(self.targets)
+
+    def __str__(self) -> str:
+        """
+        >>> split = SplitRecord(7, "left", (3, 0, 5), copied_rows=24, copied_bytes=4800, gain=0.4)
+        >>> print(split)  # doctest: +NORMALIZE_WHITESPACE
+        hash 7: left side over 3 partitions (3 0 5), 24 rows and 4.8 kB of the other side copied, 40% of the
+        time saved
+        """
+        name = key_label(self.key_hash, self.value)
+        if not self.side:
+            return f"{name}: whole again, in partition {self.targets[0]}"
+        sides = "both sides" if self.side == "both" else f"{self.side} side"
+        targets = " ".join(str(target) for target in self.targets[:SHOWN_TARGETS])
+        more = " ..." if self.width > SHOWN_TARGETS else ""
+        rows = [] if self.copied_rows is None else [f"{self.copied_rows:,} rows"]
+        size = [] if self.copied_bytes is None else [amount(self.copied_bytes)]
+        other = "" if self.side == "both" else " of the other side"
+        copied = f", {' and '.join(rows + size)}{other} copied" if rows or size else ""
+        saved = "" if self.gain is None else f", {self.gain:.0%} of the time saved"
+        return f"{name}: {sides} over {self.width} partitions ({targets}{more}){copied}{saved}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +118,7 @@ class SwapRecord:
     expected_ms     what its batch should have taken, by the clock, or the median of the batches before; what
                     it took more is the swap's pause
     before, predicted       imbalance of the plan's snapshot, and as the plan foresaw it
+    splits          the keys whose split began, changed or ended
     """
 
     batch: int
@@ -88,6 +134,7 @@ class SwapRecord:
     bytes_moved: int | None = None
     export_ms: int | None = None
     key_values: tuple[str | None, ...] = ()
+    splits: tuple[SplitRecord, ...] = ()
 
     @property
     def pause_ms(self) -> float | None:
@@ -120,7 +167,9 @@ class SwapRecord:
         batch 12 went to epoch 3: 2 keys moved (hashes -7 40), 30 state rows, 5.2 kB, export 80 ms,
         batch 900 ms (250 ms longer)
         """
-        parts = [self.moved_words]
+        parts = [] if self.splits and not self.moved else [self.moved_words]
+        parts += [f"split {split}" for split in self.splits[:3]]
+        parts += [f"{len(self.splits) - 3} more splits"] if len(self.splits) > 3 else []
         parts += [] if self.state_rows is None else [counted(self.state_rows, "state row")]
         parts += [] if self.bytes_moved is None else [amount(self.bytes_moved)]
         parts += [] if self.export_ms is None else [f"export {self.export_ms} ms"]
@@ -146,6 +195,7 @@ class QueryRecord:
     swaps: tuple[SwapRecord, ...] = ()
     errors: dict[str, int] = field(default_factory=dict)
     forecast: str = ""
+    splits: tuple[SplitRecord, ...] = ()
 
     @property
     def title(self) -> str:

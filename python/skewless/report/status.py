@@ -79,6 +79,8 @@ def facts(query: QueryRecord) -> list[tuple[str, list[str]]]:
         found.append(("clock", [_clock(query, last)]))
         found.append(("hot keys", hot_lines(query)))
         found += [("forecast", [query.forecast])] if query.forecast else []
+    if query.splits:
+        found.append(("splits", [str(split) for split in query.splits]))
     if query.swaps:
         found.append(
             (

@@ -58,10 +58,11 @@ def inlined(step: Callable[..., Result]) -> Callable[..., Result]:
 
 @cache
 def _sources_stamp() -> str:
-    """What the machine code was made from: all of the simulator. Numba itself looks only at the file of the
-    loop, and would go on using a loop that was compiled together with an older version of what it calls in
-    another file."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    """What the machine code was made from: all of the simulator, and the formulas that it shares with Spark.
+    Numba itself looks only at the file of the loop, and would go on using a loop that was compiled together
+    with an older version of what it calls in another file."""
+    digest, here = hashlib.sha256(), Path(__file__).parent
+    for folder in (here, here.parent / "policies" / "splits"):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()

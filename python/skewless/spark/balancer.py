@@ -33,6 +33,7 @@ from skewless.errors import (
 from skewless.model.snapshot import imbalance_of
 from skewless.model.table import Table
 from skewless.policies import Limits, Policy
+from skewless.policies.splits import SplitPolicy
 from skewless.report.status import Status
 from skewless.spark.gateway import Gateway
 from skewless.spark.session import check_session
@@ -257,6 +258,7 @@ def balance(
     look_ahead: bool = Settings.look_ahead,
     forecast: str = Settings.forecast,
     forecast_folder: str | None = Settings.forecast_folder,
+    splits: str | SplitPolicy = Settings.splits,
 ) -> Balancer:
     """Keeps every routed streaming query of the session level from now on, on a thread of its own; stop it
     with `stop()`.
@@ -282,6 +284,9 @@ def balance(
                     "best", the one that has planned best on the query's own past. "none": plan for the past.
                     With look_ahead the batch's own counts are known, and no forecast is used
     forecast_folder a local folder that keeps what "gru" has learned, one file per query, over restarts
+    splits          over how many partitions a hot key of a stream-stream join is spread: "auto" (the width
+                    that pays), the name of a paper's policy (`skewless.policies.splits.names()`), or "off".
+                    No other operator's keys are split
 
     A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
     """
@@ -310,6 +315,7 @@ def balance(
         look_ahead,
         forecast,
         forecast_folder,
+        splits,
     )
     gateway = Gateway(spark)
     with _starting:

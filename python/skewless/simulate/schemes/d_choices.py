@@ -3,29 +3,18 @@
 Nasir et al., "When Two Choices Are Not Enough" (ICDE 2016); the FISH paper's section 2.2 uses both as rivals.
 The head are the keys whose share exceeds theta, as each source's SpaceSaving summary sees it.
 
-D-Choices takes the smallest d >= p_1 n for which no set of workers is overloaded by the h hottest keys, for
-each h. Such a set has about b = n - n (1 - 1/n)^(h d) workers, each of which may take 1/n + epsilon of the
-stream:
-    p_1 + ... + p_h  +  (b/n)^d x (share of the rest of the head)  +  (b/n)^2 x (share of the tail)   <=   b
-    (1/n + epsilon).
-That is the paper's condition as we know it (section IV; arXiv 1510.05714): epsilon bounds the imbalance,
-which is of one worker, hence the factor b before it. The text could not be had here, but the authors'
-programs could (SLBSimulator and SLBStorm by the first author, GitHub). They test h = 1 and the whole head
-only, start at round(p_1 n), and allow the whole set epsilon, b/n + epsilon, so that d is the same or a few
-larger: `published=on` does it their way. docs/evidence/fish.md compares the two.
+The condition for d stands in `policies/splits/d_choices.py`, and is compiled here.
 
-They work d out at every tuple of the head. A source works it out anew after every tenth more of its tuples
-here, and at least after `refresh` of them: of the very first tuple the one key is the whole stream and gets
-all workers, so a d that is kept from then on sends every early key everywhere.
+The authors' programs work d out at every tuple of the head. Here a source works it out anew after every tenth
+more of its tuples, and at least after `refresh` of them: of the very first tuple the one key is the whole
+stream and gets all workers, so a d that is kept from then on sends every early key everywhere.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from numpy.typing import ArrayLike
 
+from skewless.policies.splits.d_choices import EPSILON, head_share, smallest_d
 from skewless.simulate.cluster import Cluster
 from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled
 from skewless.simulate.schemes.scheme import Scheme, candidate, least_loaded, number
@@ -50,7 +39,7 @@ class DChoices(Scheme):
         self,
         cluster: Cluster,
         theta: float | None = None,
-        epsilon: float = 1e-4,
+        epsilon: float = EPSILON,
         top: int = 1000,
         refresh: int = 1000,
         published: bool = False,
@@ -67,7 +56,7 @@ class DChoices(Scheme):
         self.place = np.zeros(cluster.sources, dtype=np.int64)
 
     def route(self, keys: Int32s, hashes: Int32s, sources: Int32s) -> Int32s:
-        theta = 1 / (5 * len(self.alive)) if self.theta is None else self.theta
+        theta = head_share(len(self.alive)) if self.theta is None else self.theta
         settings = (theta, self.epsilon, self.published, self.refresh, self.all_workers, self.cluster.seed)
         summary = self.summary.arrays(keys)
         loads = (self.loads, self.d, self.floor, self.place, self.alive)
@@ -81,39 +70,7 @@ class DChoices(Scheme):
         super().change(alive, service_seconds)
 
 
-def choices_for(head: ArrayLike, workers: int, epsilon: float = 1e-4, published: bool = False) -> int:
-    """How many workers each key of the head gets, given the keys' shares.
-
-    >>> choices_for([0.05], workers=20), choices_for([0.2], workers=20), choices_for([0.9], workers=20)
-    (2, 6, 20)
-    """
-    shares = np.sort(np.asarray(head, dtype=np.float64))[::-1].copy()
-    if len(shares) and not (math.isfinite(shares.sum()) and shares.min() >= 0 and shares.sum() <= 1 + 1e-9):
-        number("sum of shares", float(shares.sum()), 0, 1)
-    return int(_solve(shares, workers, epsilon, published))
-
-
-@compiled
-def _solve(shares: Floats, workers: int, epsilon: float, published: bool) -> int:
-    if len(shares) == 0:
-        return 2
-    head, least = shares.sum(), shares[0] * workers
-    for d in range(max(2, int(np.rint(least) if published else np.ceil(least))), workers):
-        missed, prefix, fits = (1.0 - 1.0 / workers) ** d, 0.0, True
-        left = 1.0
-        for h in range(len(shares)):
-            prefix += shares[h]
-            left *= missed
-            if published and 0 < h < len(shares) - 1:
-                continue
-            reach = 1.0 - left  # b / n
-            load = prefix + reach**d * (head - prefix) + reach * reach * (1.0 - head)
-            if load > reach + epsilon * (1.0 if published else reach * workers):
-                fits = False
-                break
-        if fits:
-            return d
-    return workers
+_solve = compiled(smallest_d)
 
 
 @compiled

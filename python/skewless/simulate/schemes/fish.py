@@ -24,6 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from skewless.errors import SettingError
+from skewless.policies.splits.fish import backlog_seconds, chk_width, workers_needed
 from skewless.simulate.cluster import Cluster
 from skewless.simulate.compiled import Floats, Int32s, Int64s, compiled, inlined
 from skewless.simulate.schemes.d_choices import width_of_head
@@ -31,6 +32,8 @@ from skewless.simulate.schemes.ring import VIRTUAL_NODES, Int16s, Ring, place_of
 from skewless.simulate.schemes.scheme import Scheme, candidate, least_loaded, number
 from skewless.simulate.schemes.space_saving import Records, Summary, count, decay, slot_for
 
+_workers_needed, _chk_width = inlined(workers_needed), inlined(chk_width)
+_backlog = inlined(backlog_seconds)
 CLASSES = ("chk", "all", "d-choices")
 
 
@@ -179,7 +182,7 @@ def _drain(wait: Floats, floor: Floats, seconds: float) -> None:
     for s in range(len(wait)):
         floor[s] = -1.0
         for worker in range(wait.shape[1]):
-            wait[s, worker] = max(wait[s, worker] - seconds, 0.0)
+            wait[s, worker] = _backlog(wait[s, worker], 0.0, seconds)
 
 
 @compiled
@@ -210,7 +213,7 @@ def _needed(slots: Records, tally: Records, s: int, theta: float, n: int) -> int
         if slots[s, slot].count > theta * tally[s].total:
             head += slots[s, slot].count
             keys += 1
-    return min(n, max(2, int(np.ceil(n * head / tally[s].total / max(1, keys)))))
+    return _workers_needed(head / tally[s].total, keys, n)
 
 
 @inlined
@@ -221,10 +224,7 @@ def _width(slots: Records, tally: Records, s: int, slot: int, least: int, classe
     if classes == 2:
         return min(n, least)
     known = max(least, int(slots[s, slot].width))
-    width, share = n, slots[s, slot].count
-    while width > known and 2.0 * share <= tally[s].top:  # n >> floor(log2(top / count)), exactly
-        width, share = width >> 1, 2.0 * share
-    width = max(width, known)
+    width = _chk_width(slots[s, slot].count, tally[s].top, known, n)
     slots[s, slot].width = width
     return min(n, width)
 

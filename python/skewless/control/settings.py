@@ -39,6 +39,10 @@ class Settings:
     splits: str | SplitPolicy = "auto"
 
     def __post_init__(self) -> None:
+        self._check_what_decides()
+        self._check_numbers()
+
+    def _check_what_decides(self) -> None:
         if isinstance(self.policy, str):
             policies.get(self.policy)
         elif self.policy is not None and not callable(self.policy):
@@ -58,6 +62,14 @@ class Settings:
             raise SettingError(
                 f"cost is {self.cost!r}. Give a function of (key_hashes, rows), or leave it out."
             )
+        if not isinstance(self.look_ahead, bool):
+            raise SettingError(f"look_ahead is {self.look_ahead!r}. Give True or False.")
+        if self.forecast != NONE:
+            forecast.check(self.forecast)
+        if self.forecast_folder is not None and not isinstance(self.forecast_folder, str):
+            raise SettingError(f"forecast_folder is {self.forecast_folder!r}. Give a path, or leave it out.")
+
+    def _check_numbers(self) -> None:
         if (
             isinstance(self.window, bool)
             or not isinstance(self.window, int)
@@ -79,12 +91,6 @@ class Settings:
             raise SettingError(
                 f"poll_seconds is {self.poll_seconds!r}. Give a number of seconds above 0, 3600 at most."
             )
-        if not isinstance(self.look_ahead, bool):
-            raise SettingError(f"look_ahead is {self.look_ahead!r}. Give True or False.")
-        if self.forecast != NONE:
-            forecast.check(self.forecast)
-        if self.forecast_folder is not None and not isinstance(self.forecast_folder, str):
-            raise SettingError(f"forecast_folder is {self.forecast_folder!r}. Give a path, or leave it out.")
         if (
             isinstance(self.plan_wait_ms, bool)
             or not isinstance(self.plan_wait_ms, int)

@@ -17,7 +17,7 @@ import click
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import advise, albic, fish, forecast, mixed, mixed_sweeps, pkg
+from pages import advise, albic, fish, forecast, forecast_long, mixed, mixed_sweeps, pkg
 from pages.page import Build, Page
 
 PAGES: dict[str, Build] = {
@@ -28,6 +28,7 @@ PAGES: dict[str, Build] = {
     "albic": albic.build,
     "advise": advise.build,
     "forecast": forecast.build,
+    "forecast-long": forecast_long.build,
 }
 
 

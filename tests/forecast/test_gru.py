@@ -204,6 +204,17 @@ def test_damaged_weights_are_a_word_and_the_cheap_forecast_goes_on(tmp_path: Pat
     assert np.array_equal(network.shares(history, 2), make("ewma").shares(history, 2))
 
 
+def test_a_network_that_returns_no_numbers_is_dropped_and_the_cheap_forecast_goes_on() -> None:
+    signs = np.where(np.indices((KEYS + 1, 12)).sum(axis=0) % 2, -1, 1)
+    wild = {**nonsense(), "encoder_input": (3e38 * signs).astype(np.float32)}  # inf less inf
+    network, history = Gru(NoTrainer(wild)), day(60)
+    network.learn(history)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(network.shares(history, 2), make("ewma").shares(history, 2))
+    network.learn(history)
+    assert "not finite" in network.why
+
+
 def test_keys_that_the_network_does_not_know_are_the_ewmas() -> None:
     network = Gru(NoTrainer(nonsense()))
     history = History.of([0, 1, 99], day(60).shares)

@@ -60,6 +60,14 @@ def test_by_default_a_loop_levels_what_runs(gateway: FakeGateway, tmp_path: Path
     balancer.stop()
 
 
+def test_a_loop_with_a_forecast_tells_how_it_does(gateway: FakeGateway) -> None:
+    [query] = gateway.queries
+    with balance(SPARK, forecast="ewma", poll_seconds=0.001) as balancer:
+        query.run(SKEWED, 3)
+        wait_for(lambda: balancer.status().queries and balancer.status().queries[0].batches)
+    assert "ewma: 0.0% of the rows foreseen at the wrong key" in str(balancer.status())
+
+
 def test_by_hand_nothing_runs(gateway: FakeGateway) -> None:
     [query] = gateway.queries
     balancer = balance(SPARK, policy=None)
@@ -110,6 +118,8 @@ def test_other_sessions_have_loops_of_their_own(gateway: FakeGateway) -> None:
         ({"poll_seconds": "1"}, SettingError, "poll_seconds is '1'"),
         ({"plan_wait_ms": None}, SettingError, "plan_wait_ms is None"),
         ({"decay": True}, SettingError, "decay is True"),
+        ({"forecast": "magic"}, SettingError, "there is no forecast 'magic'"),
+        ({"forecast": "ewma", "forecast_folder": 7}, SettingError, "forecast_folder is 7"),
     ],
 )
 def test_a_bad_setting_is_told_to_the_caller_and_starts_nothing(
@@ -226,8 +236,8 @@ def test_importing_skewless_stays_light() -> None:
     code = (
         "import sys, skewless, skewless.policies, skewless.control.loop, skewless.report.page; "
         "skewless.Pace, skewless.Status;"
-        "sys.exit(any(name.split('.')[0] in ('pyspark', 'py4j', 'matplotlib', 'numba') for name in "
-        "sys.modules))"
+        "sys.exit(any(name.split('.')[0] in ('pyspark', 'py4j', 'matplotlib', 'numba', 'jax') for "
+        "name in sys.modules))"
     )
     path = ":".join(entry for entry in sys.path if entry)
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=False).returncode == 0

@@ -107,12 +107,14 @@ class Memory:
 
     def _make_room(self, hashes: Int32s, now: Floats) -> None:
         """Columns for keys that are new: the hottest of old and new keys stay."""
-        fresh = ~np.isin(hashes, self._hashes, assume_unique=True)
-        if not fresh.any():
-            return
         known = np.zeros(len(self._hashes))
         _, at, where = np.intersect1d(self._hashes, hashes, assume_unique=True, return_indices=True)
         known[at] = now[where]
+        fresh = ~np.isin(hashes, self._hashes, assume_unique=True)
+        if len(self._hashes) == self._most_keys:
+            fresh &= (1 - _FADE) * now > (_FADE * self._heat + (1 - _FADE) * known).min()
+        if not fresh.any():
+            return
         all_hashes = np.concatenate([self._hashes, hashes[fresh]])
         heat = np.concatenate([self._heat, np.zeros(int(fresh.sum()))])
         fill = np.zeros((len(self._shares), int(fresh.sum())))

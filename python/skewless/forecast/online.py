@@ -4,9 +4,9 @@ Separate from the network, which is a function. Until there are weights, and whe
 know a key, the EWMA speaks.
 
 - It is trained when there are windows enough, and again after `RETRAIN` windows more.
-- It is judged beside the EWMA, window by window. Where it has erred more for a while it is set aside, and
-  trained anew as soon as the budget allows: its keys have cooled, or their law has changed. Weights that a
-  file brought must prove themselves in the same way.
+- It is judged beside the EWMA, window by window. While it errs more it is set aside: its keys have cooled, or
+  their law has changed. It comes back when it errs less, or with the next training. Weights that a file
+  brought must prove themselves in the same way.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ class Gru(Forecaster):
         self._most = aside
         self._cheap, self._net = Scored(Ewma()), Scored(_Net(None))
         self._since = RETRAIN  # windows since weights were asked for
-        self.why = "no weights yet"
+        self._trouble = ""
         self.trainings = 0
         if file is not None:
             self._read(file)
+        self.why = self._words()
 
     @property
     def trusted(self) -> bool:
@@ -67,13 +68,18 @@ class Gru(Forecaster):
         try:
             self._train(history)
         except (ForecastError, OSError) as error:  # the EWMA, or the network as it is, goes on
-            self.why = str(error)
+            self._trouble = str(error)
+        self.why = self._words()
 
     def shares(self, history: History, horizon: int) -> Floats:
         cheap = self._cheap.forecast(history, horizon).shares
         if self._weights is None:
             return cheap
-        net = self._net.forecast(history, horizon).shares
+        try:
+            net = self._net.forecast(history, horizon).shares
+        except ForecastError as error:
+            self._weights, self._trouble = None, str(error)
+            return cheap
         return cheap if self._is_aside() else net
 
     def close(self) -> None:
@@ -83,10 +89,14 @@ class Gru(Forecaster):
         net, cheap = self._net.error, self._cheap.error
         if self._weights is None or net is None or cheap is None or self._net.windows < TRIED:
             return False
-        aside = net > self._most * cheap
-        if aside:
-            self.why = f"set aside: {net:.1%} of the rows foreseen wrongly, the EWMA {cheap:.1%}"
-        return aside
+        return net > self._most * cheap
+
+    def _words(self) -> str:
+        if self._trouble or self._weights is None:
+            return self._trouble or "no weights yet"
+        if self._is_aside():
+            return f"set aside: the network erred by {self._net.error:.1%}, the EWMA {self._cheap.error:.1%}"
+        return f"a network for {len(self._weights['key_hashes'])} keys"
 
     def _train(self, history: History) -> None:
         """Takes what was trained, and asks for more where it is time."""
@@ -104,15 +114,14 @@ class Gru(Forecaster):
                 save(self._file, weights)
 
     def _take(self, weights: Arrays) -> None:
-        self._weights, self._net = weights, Scored(_Net(weights))
-        self.why = f"a network for {len(weights['key_hashes'])} keys"
+        self._weights, self._net, self._trouble = weights, Scored(_Net(weights)), ""
 
     def _read(self, file: Path) -> None:
         try:
             if (weights := load(file)) is not None:
                 self._take(weights)
         except ForecastError as error:
-            self.why = str(error)
+            self._trouble = str(error)
 
 
 class _Net(Forecaster):

@@ -13,7 +13,7 @@ from skewless import policies
 from skewless.model.limits import Limits
 from skewless.model.snapshot import Snapshot
 from skewless.model.table import Table
-from skewless.policies import groups
+from skewless.policies import groups, splits
 from skewless.simulate import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +28,7 @@ def shown() -> Iterator[dict[str, Any]]:
         exec(code, made)
     yield made
     policies._POLICIES.pop("one_key")
+    splits._POLICIES.pop("three")
 
 
 def test_the_ten_line_policy_levels_in_the_simulator(shown: dict[str, Any]) -> None:
@@ -43,13 +44,17 @@ def test_the_ten_line_policy_is_known_by_its_name(shown: dict[str, Any]) -> None
 
 def test_every_name_and_file_of_the_page_exists_and_none_is_missing() -> None:
     rows = re.findall(r"^\|.*\| `(\w+\.py)` \|(.*)\|$", PAGE, re.MULTILINE)
-    folders = [
-        ROOT / "python" / "skewless" / room for room in ("policies", "policies/groups", "simulate/schemes")
-    ]
+    rooms = ("policies", "policies/splits", "policies/groups", "simulate/schemes")
+    folders = [ROOT / "python" / "skewless" / room for room in rooms]
     for file, _ in rows:
         assert any((folder / file).exists() for folder in folders), file
     named = {name for _, names in rows for name in re.findall(r"`([\w-]+)`", names)}
     assert named == set(NAMES) | set(policies.names()) | set(groups.names())
+
+
+def test_every_split_policy_is_on_the_page_with_its_file() -> None:
+    rows = dict(re.findall(r"^\|.*\| `(\w+)\.py` \| (\w+) \|$", PAGE, re.MULTILINE))
+    assert set(rows) == set(rows.values()) == set(splits.names())
 
 
 def test_a_name_is_given_once_and_to_a_function() -> None:

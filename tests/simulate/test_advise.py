@@ -138,6 +138,27 @@ def test_progress_adds_up_to_all_replays() -> None:
     assert sum(seen) == 30_000 * runs_of("atomic")
 
 
+def test_a_join_is_told_to_split_what_spark_can_split_and_how() -> None:
+    random = np.random.default_rng(3)
+    keys = np.where(random.random(100_000) < 0.6, 0, random.integers(1, 5000, 100_000))
+    advice = advise(keys, workers=8, operator="join")
+    assert advice.best == "mixed:widths=auto"
+    assert advice.call == 'skewless.balance(spark, policy="mixed", splits="auto")'
+    assert advice.gain > 2
+    assert advice.table is None
+    assert any("neither of a full outer one" in words for words in advice.words)
+    assert not {"pkg", "fish", "d-choices", "w-choices", "shuffle"} & {r.scheme for r in advice.results}
+    whole = advise(keys, workers=8, operator="atomic")
+    assert whole.best != advice.best
+    assert any("--operator join" in words for words in whole.words)
+
+
+def test_a_join_without_a_hot_key_is_not_told_to_split() -> None:
+    advice = advise(zipf(100_000, 50_000, 0.0), workers=4, operator="join")
+    assert advice.call == ""
+    assert not advice.worth_it
+
+
 def test_an_unknown_operator_or_no_worker_is_a_setting_error() -> None:
     with pytest.raises(SettingError, match="atomic or mergeable"):
         advise([1, 2], workers=2, operator="magic")

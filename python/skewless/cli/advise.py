@@ -19,11 +19,12 @@ from skewless.errors import SettingError
 @click.option("--workers", required=True, type=int, help="Shuffle partitions, or task slots if fewer.")
 @click.option(
     "--operator",
-    type=click.Choice(["atomic", "mergeable"]),
+    type=click.Choice(["atomic", "mergeable", "join"]),
     default="atomic",
     show_default=True,
     help="atomic: keeps one state per key, so keys are moved. mergeable: a stateless step behind "
-    "skewless.repartition whose partial results are merged later, so keys can be split too.",
+    "skewless.repartition whose partial results are merged later, so keys can be split too. join: a "
+    "stream-stream join; give the rows of the side that may be split.",
 )
 @click.option("--sources", default=8, show_default=True, help="Map tasks.")
 @click.option(

@@ -29,7 +29,8 @@ def advise(
         print(skewless.advise(spark.table("events").orderBy("time"), "user", workers=32))
 
     `operator` is `atomic` for one that keeps one state per key, `mergeable` for a stateless step behind
-    `skewless.repartition` whose partial results are merged later.
+    `skewless.repartition` whose partial results are merged later, `join` for a stream-stream join: then give
+    the rows of the side that it lets a split spread.
     """
     from skewless.simulate.advise import advise as advise_keys
 

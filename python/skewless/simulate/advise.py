@@ -30,10 +30,11 @@ from skewless.simulate.simulator import Progress, Result, simulate
 from skewless.simulate.streams.stream import Stream, from_array, in_memory
 from skewless.wording import shortened
 
-OPERATORS = ("atomic", "mergeable")
+OPERATORS = ("atomic", "mergeable", "join")
 WORTH = 1.1  # a gain below this is not worth a change
 CLOSE = 1.2  # among schemes within this factor of the fastest, the one with the least state wins
 SPLITS = "table with splits"
+JOIN = "mixed:widths=auto"  # what the loop does to a stream-stream join
 
 # What Spark can be told to do: move keys for any operator, and for one that can merge also split them by a
 # table. The others choose a worker for each row, need the future, or need an entry for every key: they only
@@ -99,8 +100,9 @@ def advise(
     sources: int = 8,
     progress: Progress | None = None,
 ) -> Advice:
-    """Advice for an operator that keeps one state per key (`atomic`), or for a stateless step whose partial
-    results are merged later (`mergeable`)."""
+    """Advice for an operator that keeps one state per key (`atomic`), for a stateless step whose partial
+    results are merged later (`mergeable`), or for a stream-stream `join`, of which `keys` are the rows of the
+    side that may be split."""
     if operator not in OPERATORS:
         raise SettingError(f"operator {operator!r} is unknown. Choose {' or '.join(OPERATORS)}.")
     cluster = Cluster(workers, sources)
@@ -115,7 +117,7 @@ def advise(
         table = table_with_splits(stream.hashes[: len(counts)], counts, workers, mappers=sources)
         split = simulate(stream, FixedTable(cluster, table), cluster, batch=batch, progress=progress)
         results.append(replace(split, scheme=SPLITS))
-    usable = ("hash", *MOVES, *((SPLITS,) if operator == "mergeable" else ()))
+    usable = ("hash", *MOVES, *{"mergeable": (SPLITS,), "join": (JOIN,)}.get(operator, ()))
     plain, best = results[0], _best([result for result in results if result.scheme in usable])
     gain = plain.batch_stretch / paid(best)
     worth_it = gain >= WORTH
@@ -144,6 +146,7 @@ def advise(
         (
             *_words(plain, best, worth_it),
             *_how(chosen.scheme, call),
+            *_join(chosen.scheme),
             *_limit(operator, floor, hot),
             *_spread(results, chosen, workers),
         ),
@@ -152,8 +155,8 @@ def advise(
 
 def schemes_for(operator: str) -> list[str]:
     """The schemes by name that the operator allows, plain hashing first."""
-    per_row = PER_ROW if operator == "mergeable" else ()
-    return ["hash", *MOVES, *per_row, *REFERENCES]
+    beside = {"mergeable": PER_ROW, "join": (JOIN,)}.get(operator, ())
+    return ["hash", *MOVES, *beside, *REFERENCES]
 
 
 def runs_of(operator: str) -> int:
@@ -184,8 +187,11 @@ def _call(scheme: str, operator: str, workers: int) -> str:
         return f'skewless.repartition(df, {workers}, "key", table=advice.table)'
     if scheme == "hash":
         return ""
-    balance = f'skewless.balance(spark, policy="{scheme}")'
-    return balance if operator == "atomic" else f'skewless.repartition(df, {workers}, "key") and {balance}'
+    if scheme == JOIN:
+        return 'skewless.balance(spark, policy="mixed", splits="auto")'
+    off = ', splits="off"' if operator == "join" else ""
+    balance = f'skewless.balance(spark, policy="{scheme}"{off})'
+    return balance if operator != "mergeable" else f'skewless.repartition(df, {workers}, "key") and {balance}'
 
 
 def _hot(stream: Stream, counts: Int64s, workers: int) -> Iterator[FrequentKey]:
@@ -229,13 +235,24 @@ def _how(scheme: str, call: str) -> Iterator[str]:
         )
 
 
+def _join(scheme: str) -> Iterator[str]:
+    if scheme == JOIN:
+        yield (
+            "The keys are taken for the rows of the side of a stream-stream join that may be split: either "
+            "side of an inner join, the left of a left outer or left semi join, the right of a right outer "
+            "join, neither of a full outer one. Rows of the other side are copied to each partition of a "
+            "split key. They are not counted here; the loop counts them, and splits where it pays. For "
+            "stored rows there is skewless.join."
+        )
+
+
 def _limit(operator: str, floor: float, hot: tuple[FrequentKey, ...]) -> Iterator[str]:
     if operator == "atomic" and floor > 1.05 and hot:
         yield (
             f"The key {shortened(hot[0].name)!r} alone is {hot[0].fair_shares:.1f} workers' work: without "
-            f"splitting keys nothing can be better than {floor:.2f}. Spark splits a key only in a stateless "
-            "skewless.repartition: if the step is one whose partial results can be merged, ask again with "
-            "--operator mergeable."
+            f"splitting keys nothing can be better than {floor:.2f}. Spark splits a key in a stream-stream "
+            "join (ask again with --operator join), and in a stateless skewless.repartition: if the step is "
+            "one whose partial results can be merged, ask again with --operator mergeable."
         )
 
 

@@ -1,9 +1,9 @@
 """Runs a table policy (LLFD, Simple, MinTable, MinMig, Mixed, Readj ...) as a scheme, through the controller
 that Spark uses.
 
-Separate from the per-tuple schemes because it decides once an interval, a micro-batch, and never splits a
-key: the loads of a batch make a snapshot, the controller decides, and the next batch is routed by the new
-table.
+Separate from the per-tuple schemes because it decides once an interval, a micro-batch: the loads of a batch
+make a snapshot, the controller decides, and the next batch is routed by the new table. It splits a key only
+for a join (`widths`).
 
 >>> from skewless.simulate.streams.generators import zipf
 >>> from skewless.simulate.simulator import simulate
@@ -26,7 +26,7 @@ from skewless.control.pace import Pace
 from skewless.errors import SettingError
 from skewless.model.snapshot import Snapshot
 from skewless.model.table import Table
-from skewless.policies import Limits, Policy
+from skewless.policies import Limits, Policy, splits
 from skewless.simulate.cluster import Cluster
 from skewless.simulate.compiled import Floats, Int32s, Int64s
 from skewless.simulate.schemes.scheme import Costs, Scheme, number, sizes_to
@@ -43,7 +43,8 @@ class TableScheme(Scheme):
     `tracked` how many keys a snapshot names, the rest being one remainder per worker;
     `patience` and `cooldown` (seconds) hold the controller back: by default it plans after every
     interval, as the paper does. It weighs
-    a swap's gain against its cost as if a level batch lasted `batch_seconds`.
+    a swap's gain against its cost as if a level batch lasted `batch_seconds`. `widths` names a split policy:
+    then the tuples are one side of a join, the side that may be split, and the other side has next to none.
     """
 
     def __init__(
@@ -59,8 +60,10 @@ class TableScheme(Scheme):
         patience: int = 1,
         cooldown: float = 0.0,
         batch_seconds: float = 10.0,
+        widths: str = "off",
     ) -> None:
         super().__init__(cluster)
+        self.sides = "" if widths == "off" else "left"
         self.interval = int(number("interval", interval, 1, 1e18))
         self.tracked = int(number("tracked", tracked, 1, 1e18))
         self.service_seconds = cluster.service_seconds
@@ -73,6 +76,7 @@ class TableScheme(Scheme):
             pace=Pace(
                 patience=patience, cooldown_seconds=cooldown, seconds_per_cost=batch_seconds / level_cost
             ),
+            splits=None if widths == "off" else splits.get(widths),
             clock=lambda: self.batch * batch_seconds,
         )
         self.hash_of = np.zeros(0, dtype=np.int32)
@@ -86,12 +90,21 @@ class TableScheme(Scheme):
         first = 0
         while first < len(keys):
             end = min(len(keys), first + self.interval - self.done)
-            out[first:end] = self.home[keys[first:end]]
+            out[first:end] = self._targets(keys[first:end], hashes[first:end], sources[first:end])
             self.counts += np.bincount(keys[first:end], minlength=len(self.counts))
             self.done += end - first
             if self.done == self.interval:
                 self._end_interval()
             first = end
+        return out
+
+    def _targets(self, keys: Int32s, hashes: Int32s, sources: Int32s) -> Int32s:
+        """Where each tuple goes; one of a split key by what it holds, as in Spark."""
+        out, table = self.home[keys], self.controller.table
+        if table.has_splits:
+            split = np.flatnonzero(np.isin(hashes, table.split_hashes))
+            contents = (self.done + split).astype(np.int32)
+            out[split] = table.route(hashes[split], contents=contents)
         return out
 
     def change(self, alive: Int32s, service_seconds: Floats) -> None:
@@ -148,4 +161,5 @@ class TableScheme(Scheme):
             remainder_costs=np.bincount(home, weights=cost[rest], minlength=workers),
             remainder_bytes=np.bincount(home, weights=ROW_BYTES * state[rest], minlength=workers),
             batches=(self.batch,),
+            sides=self.sides,
         )

@@ -96,6 +96,7 @@ class Watch:
         self._unlogged: SwapRecord | None = None
         self._obstacle: str | None = None  # why no table can be published in this run
         self._knows_obstacle = False
+        self._decided_on: float | None = None  # the imbalance
         self._why = "no batch with a routed exchange yet"
         if earlier is None:
             self._last = -1
@@ -199,7 +200,16 @@ class Watch:
         epoch, entries = (0, 0) if status is None else (status.epoch, status.entries)
         batches, swaps = tuple(self._batches), tuple(self._swaps)
         return QueryRecord(
-            self.query_id, self.name, self.running, epoch, entries, self._why, batches, swaps, errors
+            self.query_id,
+            self.name,
+            self.running,
+            epoch,
+            entries,
+            self._why,
+            batches,
+            swaps,
+            errors,
+            self._decided_on,
         )
 
     # -- batches ---------------------------------------------------------------------------------------------
@@ -353,6 +363,7 @@ class Watch:
             look_seconds=batch.batch_ms / 1000 if ahead else None,
         )
         self.doing = "asking Spark"
+        self._decided_on = controller.status.imbalance
         self._why = decision.why
         if decision.action == "swap" and decision.plan is not None:
             self._publish(controller, decision, decision.plan)

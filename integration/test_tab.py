@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -20,7 +21,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import skewless
-from integration.conftest import ROOT
 from skewless.spark.jar import jar_path
 from skewless.spark.session import PROVIDER, PROVIDER_KEY
 
@@ -169,22 +169,18 @@ def test_a_browser_draws_the_tab(pages: tuple[str, str, str], tmp_path: Path) ->
 @pytest.mark.rare
 def test_the_history_server_shows_the_same_pages(spark: SparkSession, pages: tuple[str, str, str]) -> None:
     """From the event log of the application, while it still runs."""
-    application = spark.sparkContext.applicationId
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    options = f"-Dspark.history.fs.logDirectory={EVENTS.as_uri()} -Dspark.history.ui.port={port}"
     server = subprocess.Popen(
-        [
-            str(Path(pyspark.__file__).parent / "bin" / "spark-class"),
-            "org.apache.spark.deploy.history.HistoryServer",
-        ],
-        env=os.environ
-        | {
-            "SPARK_DAEMON_CLASSPATH": str(jar_path()),
-            "SPARK_HISTORY_OPTS": f"-Dspark.history.fs.logDirectory={EVENTS.as_uri()} -Dspark.history.ui.port=18099",
-        },
-        cwd=ROOT,
+        [str(spark_class), "org.apache.spark.deploy.history.HistoryServer"],
+        env=os.environ | {"SPARK_DAEMON_CLASSPATH": str(jar_path()), "SPARK_HISTORY_OPTS": options},
         stderr=subprocess.DEVNULL,
     )
     try:
-        tab = f"http://127.0.0.1:18099/history/{application}/skewless/"
+        tab = f"http://127.0.0.1:{port}/history/{spark.sparkContext.applicationId}/skewless/"
 
         def shown() -> bool:
             try:

@@ -160,3 +160,42 @@ def test_swaps_older_than_the_batches_remembered_do_not_break_the_plots() -> Non
 def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"the report cannot be written to .*nowhere.*Give a file"):
         write(tmp_path / "nowhere" / "report.html", Status(""))
+
+
+def test_several_queries_have_a_line_each_above_their_plots() -> None:
+    [query] = drifting(30).queries
+    other = replace(query, query_id="query-2", name="visits", running=False, why="the query has ended")
+    html = page(Status("", (query, other)))
+    text = check_html(html)
+    assert "<h2>All queries</h2>" in html
+    assert html.index("All queries") < html.index("<h2>Query ")
+    assert "visits" in text
+    assert "<h2>All queries</h2>" not in page(Status("", (query,)))
+
+
+def test_the_axis_shows_the_wall_clock_and_the_slots_where_they_are_known() -> None:
+    [query] = drifting(30).queries
+    batches = tuple(replace(b, at=1_700_000_000.0 + b.batch, slots=8) for b in query.batches)
+    html = page(Status("", (replace(query, batches=batches),)))
+    check_html(html)
+    assert re.search(r">\d\d:\d\d:\d\d</text>", html)
+    assert "<h3>Slots</h3>" in html
+    assert "<h3>Slots</h3>" not in page(Status("", (query,)))
+
+
+def test_hot_keys_are_stacked_up_to_their_sum() -> None:
+    html = page(drifting(10))
+    hot = html[html.index("<h3>Hottest keys</h3>") : html.index("<h3>Table size</h3>")]
+    assert hot.count("<path d=") > 8  # a piece per key, and the grid
+    assert "%" in hot
+
+
+def test_level_keys_are_explained() -> None:
+    query = FakeQuery()
+    loop = Loop(FakeGateway(query), Settings(), Clock())
+    query.run(dict.fromkeys(range(1000), 1), 2)
+    loop.step()
+    words = "an aggregate such as count() adds up the rows of each key in its map task first"
+    assert words in str(loop.status())
+    assert words in check_html(page(loop.status()))
+    assert words not in str(drifting(10))

@@ -105,3 +105,20 @@ def test_the_html_is_whole_and_escapes_names() -> None:
     html = drifting()._repr_html_()
     check_html(html)
     assert "clicks &lt;b&gt; (query-1)" in html
+
+
+def test_a_notebook_shows_the_plots() -> None:
+    html = drifting(10)._repr_html_()
+    assert html.count("<svg") == 6
+    assert "body {" not in html  # a style of its own, and no one else's
+
+
+def test_a_status_tells_one_imbalance() -> None:
+    loop, _, query = levelled()
+    query.run({0: 43, 2: 40, 4: 10, 6: 10})  # the batches before it weigh too
+    loop.step()
+    [record] = loop.status().queries
+    assert record.imbalance != record.batches[-1].imbalance
+    text = str(loop.status())
+    assert f"imbalance  {record.imbalance:.3f} now" in text
+    assert f"imbalance {record.imbalance:.3f}" in record.why

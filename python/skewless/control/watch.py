@@ -101,6 +101,7 @@ class Watch:
         self._knows_obstacle = False
         self._planned: dict[int, PlannedSplit] = {}  # what the plans said of the keys that are split
         self._splits: tuple[SplitRecord, ...] = ()
+        self._decided_on: float | None = None  # the imbalance
         self._why = "no batch with a routed exchange yet"
         if earlier is None:
             self._last = -1
@@ -208,7 +209,7 @@ class Watch:
         batches, swaps = tuple(self._batches), tuple(self._swaps)
         return QueryRecord(
             self.query_id, self.name, self.running, epoch, entries, self._why, batches, swaps, errors,
-            self._foresight.words, self._splits,
+            forecast=self._foresight.words, splits=self._splits, decided_on=self._decided_on,
         )  # fmt: skip
 
     # -- batches ---------------------------------------------------------------------------------------------
@@ -360,6 +361,7 @@ class Watch:
             look_seconds=batch.batch_ms / 1000 if ahead else None,
         )
         self.doing = "asking Spark"
+        self._decided_on = controller.status.imbalance
         self._why = decision.why
         if decision.action == "swap" and decision.plan is not None:
             self._publish(controller, decision, decision.plan)

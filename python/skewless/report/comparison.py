@@ -68,7 +68,7 @@ class Comparison:
     def html(self) -> str:
         frame = svg.Frame(self.plain[0].batch, self.plain[-1].batch)
         times = {
-            name: [(batch.batch, float(batch.batch_ms)) for batch in batches]
+            name: [(batch.batch, float(batch.batch_ms)) for batch in batches[self.uncounted :]]
             for name, batches in (("plain", self.plain), ("balanced", self.balanced))
         }
         cells = [[escape(str(value)) for value in row] for row in self.result]
@@ -77,7 +77,7 @@ class Comparison:
             f"<h2>Plain Spark beside Skewless</h2><p>{escape(self.what)}</p>"
             f"<p><b>{escape(self.sentence)}</b></p>"
             '<h3>Batch time</h3><p class="note">The runs take turns, batch by batch. The first batch of each '
-            "starts the Python workers and is not counted.</p>"
+            "starts the Python workers and is left out.</p>"
             f"{svg.legend(list(times))}{svg.curves(frame, times, 'milliseconds', NUMBER)}"
             f'<h3>Rows of each partition, plain</h3><p class="note">Against the mean of the batch.</p>'
             f"{heat_legend()}{loads[0]}<h3>Load of each partition, balanced</h3>{loads[1]}"

@@ -107,7 +107,7 @@ def _overview(queries: tuple[QueryRecord, ...]) -> str:
         last = query.last_batch
         cells = [query.name or query.query_id, "running" if query.running else "ended"]
         cells += (
-            ["-", "-", "-"] if last is None else [f"{last.batch}", f"{last.slots}", shown(last.imbalance)]
+            ["-", "-", "-"] if last is None else [f"{last.batch}", f"{last.slots}", shown(query.imbalance)]
         )
         gain = query.gain_words(query.swaps[-1]) if query.swaps else "-"
         rows.append([escape(cell) for cell in [*cells, str(len(query.swaps)), gain, query.why]])

@@ -183,7 +183,8 @@ class SwapRecord:
 @dataclass(frozen=True)
 class QueryRecord:
     """One query, as it stood when this was made. `why` says in words what the loop does with it, or why
-    nothing; `forecast` how its forecast does, if it has one."""
+    nothing; `forecast` how its forecast does, if it has one; `decided_on` is the imbalance by which it
+    decided last, over the last batches."""
 
     query_id: str
     name: str
@@ -196,10 +197,17 @@ class QueryRecord:
     errors: dict[str, int] = field(default_factory=dict)
     forecast: str = ""
     splits: tuple[SplitRecord, ...] = ()
+    decided_on: float | None = None
 
     @property
     def title(self) -> str:
         return f"{self.name} ({self.query_id})" if self.name else self.query_id
+
+    @property
+    def imbalance(self) -> float | None:
+        """The one to tell: what the loop decided on, or the last batch's where it decides nothing."""
+        last = self.last_batch
+        return self.decided_on if self.decided_on is not None or last is None else last.imbalance
 
     @property
     def last_batch(self) -> BatchRecord | None:

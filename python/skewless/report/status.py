@@ -73,7 +73,10 @@ def facts(query: QueryRecord) -> list[tuple[str, list[str]]]:
         found.append(
             (
                 "imbalance",
-                [f"{last.imbalance:.3f} now (share of time lost against level tasks)", *_imbalances(query)],
+                [
+                    f"{shown(query.imbalance)} now (share of time lost against level tasks)",
+                    *_imbalances(query),
+                ],
             )
         )
         found.append(("clock", [_clock(query, last)]))

@@ -27,6 +27,7 @@ from skewless.errors import SkewlessError
 from skewless.report.comparison import Comparison
 from skewless.report.page import write
 from skewless.report.records import BatchRecord
+from skewless.report.status import Status
 from skewless.spark.balancer import Balancer, balance
 from skewless.spark.session import PROVIDER, PROVIDER_KEY, configure
 
@@ -84,8 +85,8 @@ def _both(spark: SparkSession, folder: Path, say: Say, report: Path) -> float:
             for arm in (plain, level) if number % 2 else (level, plain):
                 arm.batch(number, users)
             say(_line(number, plain, level, balancer))
-        (balanced,) = (query for query in balancer.status().queries if query.name == "balanced")
-        status = balancer.status()
+        status = _status(balancer)
+        (balanced,) = status.queries
         plain.query.stop()
         level.query.stop()
     largest = sorted(level.rows[BATCHES - 1], key=lambda row: -row[1])[:SHOWN_ROWS]
@@ -98,15 +99,25 @@ def _both(spark: SparkSession, folder: Path, say: Say, report: Path) -> float:
         sum(map(len, plain.rows.values())),
         plain.rows == level.rows,
     )
-    say(f"\n{replace(status, queries=(balanced,))}")
+    say(f"\n{status}")
     say(f"\n{comparison.sentence}")
     say(f"the largest rows of the last batch: {', '.join(map(str, largest[:3]))}")
-    say(f"report: {write(report, replace(status, queries=(balanced,)), comparison).resolve()}")
+    say(f"report: {write(report, status, comparison).resolve()}")
     if not comparison.same:
         raise SkewlessError(
             "the balanced run's rows differ from plain Spark's. This is a bug in Skewless: please report it."
         )
     return comparison.factor
+
+
+def _status(balancer: Balancer) -> Status:
+    """Of the balanced query alone, once the loop has taken in its last batch."""
+    while True:
+        status = balancer.status()
+        queries = tuple(query for query in status.queries if query.name == "balanced")
+        if queries and queries[0].batches and queries[0].batches[-1].batch == BATCHES - 1:
+            return replace(status, queries=queries)
+        time.sleep(0.1)
 
 
 def _line(number: int, plain: Arm, level: Arm, balancer: Balancer) -> str:

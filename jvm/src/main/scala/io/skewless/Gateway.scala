@@ -1,7 +1,7 @@
 package io.skewless
 
 import java.lang.{Double => JDouble}
-import java.util.{List => JList}
+import java.util.{List => JList, Map => JMap}
 
 import scala.jdk.CollectionConverters._
 
@@ -54,6 +54,22 @@ object Gateway {
 
   /** The committed swaps of a query's run as JSON, oldest first. */
   def swaps(query: StreamingQuery): JList[String] = QueryRegistry.run(query).swaps.records.map(_.json).asJava
+
+  // -- placement -----------------------------------------------------------------------------------------------
+
+  /** From the next batch that is planned on, these partitions of a query's state would rather run there. */
+  def place(query: StreamingQuery, wishes: JMap[Integer, String]): Unit = {
+    val run = QueryRegistry.run(query)
+    run.place(wishes.asScala.map { case (partition, executor) => partition.intValue -> executor }.toMap)
+  }
+
+  /** The wishes in force, by partition. */
+  def placed(query: StreamingQuery): JMap[Integer, String] =
+    QueryRegistry
+      .run(query)
+      .placed
+      .map { case (partition, executor) => Int.box(partition) -> executor }
+      .asJava
 
   // -- watching ------------------------------------------------------------------------------------------------
 

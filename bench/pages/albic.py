@@ -21,7 +21,8 @@ from skewless.simulate.placements import Period, Placed, replay
 from skewless.simulate.streams.stream import first_tuples
 
 NODES, OPERATORS, PER_OPERATOR = 20, 3, 100
-MEAN_LOAD, SECONDS = 50.0, 1.0
+MEAN_LOAD, SECONDS = 50.0, 0.5
+PATIENT_SECONDS, BOUND_SECONDS = 15, 5
 LEVELLERS = ("milp", "greedy", "flux", "potc")
 SIZES = ((100, 20), (300, 60), (1000, 100))
 
@@ -186,7 +187,7 @@ def _claims(
         f"{realised['milp']:.2f} on average, the greedy at {realised['greedy']:.2f}, Flux at "
         f"{realised['flux']:.2f}, PoTC at {realised['potc']:.2f}. A distance below 1 % is a property of the plan; "
         "the drift of the loads decides what is left of it, and that is nearly all of the lead.",
-        "The lines of the program and of the greedy lie on each other: with a second to look, HiGHS found nothing "
+        "The lines of the program and of the greedy lie on each other: in the time that it was given, HiGHS found nothing "
         "better than the start that it was given. The paper's claim holds, but it takes no solver.",
     )
 
@@ -252,10 +253,14 @@ def _collocation(page: Page) -> None:
         same=False,
     )
     distance = {name: float(np.mean([s.planned for s in last[name]])) for name in runs}
+    worst = {name: max(s.planned for s in run[5:]) for name, run in runs.items()}
     page.claim(
-        distance["albic"] < distance["cola"],
+        distance["albic"] < distance["cola"] and worst["albic"] < worst["cola"],
         "ALBIC's load distance is consistently lower than COLA's.",
-        f"{distance['albic']:.2f} against {distance['cola']:.2f} over the last 20 periods.",
+        f"{distance['albic']:.2f} against {distance['cola']:.2f} over the last 20 periods; at worst, after the "
+        f"first five, {worst['albic']:.2f} against {worst['cola']:.2f}: pairs are brought together at the cost "
+        "of some balance, within maxLD.",
+        partly=distance["albic"] < distance["cola"],
         same=False,
     )
     moves = {name: float(np.mean([s.moves for s in run])) for name, run in runs.items()}
@@ -312,7 +317,7 @@ def _solver(page: Page) -> None:
         "## The solver: time and quality",
         f"Groups put on nodes by chance, mean load {MEAN_LOAD:g}; the budget is a share of all state; three "
         "instances of each size, means, and the longest time of a plan by the clock. The bound is what HiGHS "
-        "proved in two runs of 10 s, the first of the relaxation in which a group may be divided; 0.00 says that "
+        f"proved in two runs of {BOUND_SECONDS} s, the first of the relaxation in which a group may be divided; 0.00 says that "
         "it proved nothing. The machine was shared with other work and the run had low priority, so the solver "
         "had less of a processor than the clock says.",
     )
@@ -333,16 +338,16 @@ def _solver(page: Page) -> None:
             "greedy, s",
             "program, s",
             "program, s of processor",
-            "program in 20 s",
+            f"program in {PATIENT_SECONDS} s",
             "bound",
         ],
         rows,
     )
     page.claim(slowest <= 2, "(ours) a plan takes at most 2 s.", f"{slowest:.2f} s at most.")
     page.text(
-        f"The program improved on its start, the greedy, in {sum(gain > 0.001 for gain in gains)} of {len(gains)} "
-        f"lines, by {100 * max(gains):.1f} % at most. Where the budget is loose the greedy is within a point of "
-        "the mean, and nothing is left to gain. Where it is tight, ten times the time finds better placements, "
+        f"Within 2 s the program improved on its start, the greedy, in {sum(gain > 0.001 for gain in gains)} of "
+        f"{len(gains)} lines. Where the budget is loose the greedy is within a point of the mean, and nothing is "
+        f"left to gain. Where it is tight, {PATIENT_SECONDS} s find a little more at most, "
         "and the bound is lower still; a divided group costs the relaxation next to nothing, so it is weak. So "
         "our aims, within 1 % of the optimum at 100 x 20 and within 5 % of a bound at 300 x 60, are *not shown* "
         "for a budget of 5 %: the last columns say how far they are open.",
@@ -365,9 +370,9 @@ def _measured(count: int, nodes: int, budget: float) -> tuple[list[object], floa
             if name == "milp":
                 seconds["processor"].append(time.process_time() - busy)
             found[name].append(plan.distance_after)
-        patient = replace(limits, seconds=20)
+        patient = replace(limits, seconds=PATIENT_SECONDS)
         found["long"].append(groups.get("milp")(placement, patient).distance_after)
-        found["bound"].append(lower_bound(placement, limits, 10))
+        found["bound"].append(lower_bound(placement, limits, BOUND_SECONDS))
     mean = {name: float(np.mean(values)) for name, values in found.items()}
     cells: list[object] = [f"{count:,} x {nodes}", f"{100 * budget:.0f} %"]
     cells += [f"{mean[name]:.2f}" for name in ("before", "flux", "greedy", "milp")]

@@ -172,9 +172,19 @@ def test_after_stop_another_loop_levels_the_same_query(gateway: FakeGateway) -> 
 def test_what_is_no_query_is_refused(gateway: FakeGateway, query: Any) -> None:
     balancer = balance(SPARK, policy=None)
     calls: list[Any] = [lambda: balancer.publish(query, skewless.Table(2)), lambda: balancer.table(query)]
+    calls += [lambda: balancer.place(query, {0: "1"}), lambda: balancer.placed(query)]
     for call in calls + ([lambda: balancer.loads(query)] if query is not None else []):
         with pytest.raises(QueryError, match=f"not {query!r}"):
             call()
+
+
+@pytest.mark.parametrize(
+    "wishes", [[1], {0: 1}, {"0": "1"}, {True: "1"}, {-1: "1"}, {0.5: "1"}, {1 << 31: "1"}]
+)
+def test_wishes_that_name_no_partition_and_executor_are_refused(gateway: FakeGateway, wishes: Any) -> None:
+    [query] = gateway.queries
+    with pytest.raises(SettingError, match="Give a"):
+        balance(SPARK, policy=None).place(query, wishes)  # type: ignore[arg-type]
 
 
 class JavaClass:

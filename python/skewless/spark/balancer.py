@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -65,14 +66,15 @@ class Release:
 
 @dataclass(frozen=True)
 class BatchLoads:
-    """What each partition of a routed exchange carried in one batch. `run_ms` is -1 where no task has ended
-    yet."""
+    """What each partition of a routed exchange carried in one batch, and the executor whose task read it.
+    `run_ms` is -1 and the executor None where no task has ended yet."""
 
     batch: int
     epoch: int
     rows: NDArray[np.int64]
     bytes: NDArray[np.int64]
     run_ms: NDArray[np.int64]
+    executors: tuple[str | None, ...] = ()
 
     @property
     def imbalance(self) -> float:
@@ -152,6 +154,23 @@ class Balancer:
         if query is not None:
             _check_query(query)
         return [BatchLoads(*load) for load in self._gateway.loads("" if query is None else str(query.id))]
+
+    def place(self, query: StreamingQuery, wishes: Mapping[int, str]) -> None:
+        """Which executor each partition of a query's state should run on, from the next batch that is planned
+        on; takes the place of all wishes before, and an empty one leaves all to Spark again.
+
+        A wish only: Spark follows it while the executor has a free slot within `spark.locality.wait`, and no
+        result depends on it. The partition's state is loaded anew on its new executor. All stateful stages of
+        the query have the same wishes. An executor that dies is dropped from them by itself; one that is not
+        alive now is refused. Lost when the query stops."""
+        _check_query(query)
+        checked = _checked_wishes(wishes)
+        self._gateway.place(query, checked)
+
+    def placed(self, query: StreamingQuery) -> dict[int, str]:
+        """What was last wished for with `place`; where the tasks ran is in `loads(query)[-1].executors`."""
+        _check_query(query)
+        return self._gateway.placed(query)
 
     def status(self) -> Status:
         """What the loop sees, does and has done, query by query: `print` it, or end a notebook's cell with
@@ -337,6 +356,21 @@ def _check_numbers(**settings: Any) -> None:
         number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
         if not number or not np.isfinite(value):
             raise SettingError(f"{name} is {value!r}. Give a number, without quotes.")
+
+
+def _checked_wishes(wishes: Any) -> dict[int, str]:
+    if not isinstance(wishes, Mapping):
+        raise SettingError(
+            f"wishes are a {type(wishes).__name__}. Give a dictionary: partition -> executor id."
+        )
+    for partition, executor in wishes.items():
+        whole = isinstance(partition, (int, np.integer)) and not isinstance(partition, bool)
+        if not whole or not 0 <= partition < 1 << 31 or not isinstance(executor, str):
+            raise SettingError(
+                f"{partition!r}: {executor!r} names no partition and executor. Give a whole number from 0 "
+                'and an executor id in quotes, such as {0: "1"}.'
+            )
+    return {int(partition): executor for partition, executor in wishes.items()}
 
 
 def _check_query(query: Any) -> None:

@@ -103,10 +103,22 @@ class Gateway:
         found = self._call("obstacle", self._session, query._jsq)
         return None if found is None else str(found)
 
+    def place(self, query: Any, wishes: dict[int, str]) -> None:
+        java = self._spark._jvm.java.util.HashMap()  # type: ignore[union-attr]
+        for partition, executor in wishes.items():
+            java.put(partition, executor)
+        self._call("place", query._jsq, java)
+
+    def placed(self, query: Any) -> dict[int, str]:
+        """The wishes in force, by partition."""
+        return {int(p): str(executor) for p, executor in self._call("placed", query._jsq).items()}
+
     def loads(
         self, query_id: str
-    ) -> list[tuple[int, int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-        """(batch, epoch, rows, bytes, run ms) of each routed exchange, oldest first."""
+    ) -> list[
+        tuple[int, int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], tuple[str | None, ...]]
+    ]:
+        """(batch, epoch, rows, bytes, run ms, executors) of each routed exchange, oldest first."""
         found = self._call("loads", self._session, query_id)
         return [
             (
@@ -115,6 +127,7 @@ class Gateway:
                 _longs(one.rows()),
                 _longs(one.bytes()),
                 _longs(one.runMs()),
+                tuple(one.executors()),
             )
             for one in found
         ]

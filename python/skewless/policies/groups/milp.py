@@ -38,7 +38,7 @@ THRIFT = 1e-6  # of two placements that level alike, the one that moves less
 LEVEL_ENOUGH = 5e-4  # of the mean load: a placement proved to be this near the best one ends the search
 MOST_COLUMNS = 4000  # with more HiGHS finds little in two seconds: it is asked about a few nodes at a time
 NEIGHBOURS, NEIGHBOURS_AT_RANDOM, NEIGHBOURHOOD_SECONDS = 7, 0.01, 0.1
-SHARE_OF_TIME = 0.7  # HiGHS looks at its clock between steps, and building the program takes time too
+SHARE_OF_TIME = 0.5  # HiGHS looks at its clock between steps, and building the program takes time too
 
 
 def milp(placement: Placement, limits: PlacementLimits) -> PlacementPlan:

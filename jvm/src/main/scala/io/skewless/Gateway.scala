@@ -1,7 +1,7 @@
 package io.skewless
 
 import java.lang.{Double => JDouble}
-import java.util.{List => JList}
+import java.util.{List => JList, Map => JMap}
 
 import scala.jdk.CollectionConverters._
 
@@ -90,6 +90,22 @@ object Gateway {
 
   def dropOld(session: SparkSession, location: String): String =
     ConvertCheckpoint.dropOld(classic(session), location)
+
+  // -- placement -----------------------------------------------------------------------------------------------
+
+  /** From the next batch that is planned on, these partitions of a query's state would rather run there. */
+  def place(query: StreamingQuery, wishes: JMap[Integer, String]): Unit = {
+    val run = QueryRegistry.run(query)
+    run.place(wishes.asScala.map { case (partition, executor) => partition.intValue -> executor }.toMap)
+  }
+
+  /** The wishes in force, by partition. */
+  def placed(query: StreamingQuery): JMap[Integer, String] =
+    QueryRegistry
+      .run(query)
+      .placed
+      .map { case (partition, executor) => Int.box(partition) -> executor }
+      .asJava
 
   // -- watching ------------------------------------------------------------------------------------------------
 

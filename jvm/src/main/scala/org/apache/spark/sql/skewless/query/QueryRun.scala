@@ -3,9 +3,11 @@ package org.apache.spark.sql.skewless.query
 
 import scala.util.control.NonFatal
 
+import io.skewless.SkewlessException
 import io.skewless.observe.{Application, BatchListener, JoinInput, KeyCounts, QueryMetrics, Watches, Watching}
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+import org.apache.spark.sql.skewless.placement.{AliveExecutors, PlacementWishes}
 
 /**
  * One run of one query: its tables, the book of its swaps, and what is measured of its state, each in a file of
@@ -16,6 +18,7 @@ final class QueryRun private[query] (val execution: StreamExecution, watches: Wa
   val tables = new QueryTables(execution, watching, attempt)
   val swaps = new SwapBook(execution, tables, metrics, attempt)
   val stateBytes = new StateWatch(attempt)
+  private[skewless] val wishes = new PlacementWishes(AliveExecutors.of(execution.sparkSession.sparkContext))
 
   /** How loops watch this run; None if none does. */
   def watching: Option[Watching] = watches.of(execution.runId)
@@ -27,6 +30,18 @@ final class QueryRun private[query] (val execution: StreamExecution, watches: Wa
 
   def begin(): Unit =
     if (execution.isActive) metrics.foreach(_.begin(execution.runId, execution.id, execution.name))
+
+  /** Where the partitions of the query's state should run, from the next batch that is planned on. */
+  def place(byPartition: Map[Int, String]): Unit = {
+    def refuse(why: String) = throw SkewlessException.query(s"query ${execution.id} cannot be placed: $why.")
+    if (!execution.isActive) refuse("it has stopped, and wishes end with the run")
+    if (tables.keepsNoState) refuse("it keeps no state, so Spark places its tasks by their input")
+    StateShape.obstacle(execution.sparkSessionForStream.sessionState.conf).foreach(refuse)
+    wishes.replace(byPartition, tables.statePartitions)
+  }
+
+  /** The wishes in force. */
+  def placed: Map[Int, String] = wishes.byPartition
 
   /** A batch is committed. Called on the listener bus, once per batch. */
   def committed(batchId: Long, batchMs: Long): Unit = {

@@ -236,6 +236,11 @@ final class QueryTables private[query] (
   /** The newest table, pinned or in force. */
   def latest: Option[Table] = synchronized(pinLog.latest)
 
+  def keepsNoState: Boolean = checks.statefulOperator.isEmpty
+
+  /** How many partitions the state lies in, once a batch of this run has been planned. */
+  def statePartitions: Option[Int] = synchronized(stateShape.collect { case StateShape.Routable(n) => n })
+
   def tableAt(batchId: Long): Option[Table] = synchronized(pinLog.tableAt(batchId))
 
   // -- after a batch -------------------------------------------------------------------------------------------

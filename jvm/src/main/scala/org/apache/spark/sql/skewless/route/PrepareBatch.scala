@@ -14,6 +14,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
   StateStoreWriter,
   StatefulOperatorStateInfo
 }
+import org.apache.spark.sql.skewless.placement.PlacementWishes
 import org.apache.spark.sql.skewless.query.{
   PinLog,
   QueryRegistry,
@@ -25,14 +26,15 @@ import org.apache.spark.sql.skewless.query.{
 import org.apache.spark.sql.skewless.state.{ExportNotes, StateMark, StateMeasure, StateSwap}
 
 /**
- * What one micro-batch is routed by, decided before its plan is rewritten. A value: `RouteStatefulStages` reads
- * it and nothing else.
+ * What one micro-batch is routed by, and where its tasks should run: decided before its plan is rewritten. A
+ * value: `RouteStatefulStages` reads it and nothing else.
  */
 private[skewless] final case class BatchRouting(
     queryId: String,
     batchId: Long,
     epoch: Long,
-    stages: Seq[StageRouting]
+    stages: Seq[StageRouting],
+    wishes: Option[PlacementWishes]
 )
 
 /** How one stage is routed: the mark for its tasks, the move of its state, and what is measured of it. */
@@ -97,7 +99,8 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
         batch.queryId.toString,
         batch.batchId,
         tables.epoch,
-        stages.map(routing(_, tables, shape.sides, batch, run))
+        stages.map(routing(_, tables, shape.sides, batch, run)),
+        Some(run.wishes).filterNot(_.isEmpty)
       )
     )
   }

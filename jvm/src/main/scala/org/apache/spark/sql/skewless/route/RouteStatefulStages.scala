@@ -6,6 +6,8 @@ import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan}
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, Exchange, ShuffleExchangeExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter
+import org.apache.spark.sql.skewless.placement.PlacedStageExec
 import org.apache.spark.sql.skewless.split.{RepeatableInput, SpreadExec, SpreadPartitioning}
 import org.apache.spark.sql.skewless.state.{AnyProvider, StateSwapExec}
 
@@ -24,16 +26,21 @@ private[skewless] case class RouteStatefulStages(routing: BatchRouting) extends 
 
   private def stage(top: SparkPlan): SparkPlan = node(top, routing.stages.find(_.stage.top eq top))
 
-  private def node(plan: SparkPlan, of: Option[StageRouting]): SparkPlan = plan match {
-    case exchange: BroadcastExchangeLike => exchange.mapChildren(stage)
-    case exchange: Exchange =>
-      val inner = exchange.mapChildren(stage)
-      of.fold(inner)(stage => input(stage, inner, stage.inputs.find(_.exchange eq exchange)))
-    case read: RoutedReadExec if of.isDefined => node(read.child, of) // counted anew, with the stage
-    case leaf: LeafExecNode =>
-      of.filter(_.stage.exchanges.isEmpty).fold[SparkPlan](leaf)(input(_, leaf, None))
-    case other => AnyProvider(other.mapChildren(node(_, of)))
-  }
+  private def node(plan: SparkPlan, of: Option[StageRouting], isPlaced: Boolean = false): SparkPlan =
+    plan match {
+      case exchange: BroadcastExchangeLike => exchange.mapChildren(stage)
+      case exchange: Exchange =>
+        val inner = exchange.mapChildren(stage)
+        of.fold(inner)(stage => input(stage, inner, stage.inputs.find(_.exchange eq exchange)))
+      case read: RoutedReadExec if of.isDefined =>
+        node(read.child, of, isPlaced) // counted anew, with the stage
+      case leaf: LeafExecNode =>
+        of.filter(_.stage.exchanges.isEmpty).fold[SparkPlan](leaf)(input(_, leaf, None))
+      case writer: StateStoreWriter if of.isDefined && !isPlaced => // the topmost of its stage
+        val whole = AnyProvider(writer.mapChildren(node(_, of, isPlaced = true)))
+        routing.wishes.fold(whole)(PlacedStageExec(_, whole))
+      case other => AnyProvider(other.mapChildren(node(_, of, isPlaced)))
+    }
 
   /** What feeds a stage: its exchange routed, its reader counted, its tasks marked. */
   private def input(of: StageRouting, node: SparkPlan, routed: Option[RoutedInput]): SparkPlan = {

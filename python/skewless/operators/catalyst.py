@@ -16,6 +16,18 @@ _BY_ORDER = re.compile(
     r"^[\s:+|-]*(GlobalLimit|LocalLimit|Offset|Tail|Sample|Deduplicate|Window|ScriptTransformation)\b", re.M
 )
 
+_ROW_BY_ROW = {
+    "Project",
+    "Filter",
+    "Union",
+    "Generate",
+    "Expand",
+    "EventTimeWatermark",
+    "SubqueryAlias",
+    "View",
+}
+_STEADY = _ROW_BY_ROW | {"Range", "LocalRelation", "StreamingRelation", "StreamingRelationV2"}
+
 
 @dataclass(frozen=True)
 class KeyPair:
@@ -87,6 +99,20 @@ def logical_join(plain: DataFrame) -> LogicalJoin | None:
 
 def repeats(df: DataFrame) -> bool:
     return _repeat(_plan(df))
+
+
+def same_content(df: DataFrame) -> bool:
+    """Whether a retried task sees rows of the same content, whatever their order; `RepeatableRows.scala` says
+    the same of a shuffle in the jar. Not where values may hang on the order in which rows come, as a sum of
+    floats does, nor behind code of the user's over partitions or groups. What is unknown is refused."""
+    return bool(_plan(df).deterministic()) and _steady(_plan(df))
+
+
+def _steady(plan: Any) -> bool:
+    name = name_of(plan)
+    if name == "LogicalRelation":
+        return name_of(plan.relation()) == "HadoopFsRelation"
+    return name in _STEADY and all(_steady(child) for child in items(plan.children()))
 
 
 def sort_key(spark: SparkSession, column: Column) -> SortKey:

@@ -6,6 +6,7 @@ A group is a join's side that nothing is copied for, so sample, slots and widths
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -33,7 +34,8 @@ def split_groups(
         root=None,
     )
     counted = sketch(side, (turn(df), None), partitions, sample, hot)
-    return plan_splits(counted, ("left",), partitions, 0.0, pairs=False, given=hot is not None)
+    planned = plan_splits(counted, ("left",), partitions, 0.0, pairs=False, given=hot is not None)
+    return replace(planned, why_not=tuple(why.replace(" on the left", "") for why in planned.why_not))
 
 
 def slot(df: DataFrame, keys: Sequence[Column], slots: Mapping[int, Sequence[int]]) -> Column:
@@ -43,7 +45,7 @@ def slot(df: DataFrame, keys: Sequence[Column], slots: Mapping[int, Sequence[int
 
 
 def turn(df: DataFrame) -> Column:
-    """What deals out a row: its mapper and its content, and nothing that an attempt could change. With the
-    content alone, rows that are all alike would stay together."""
-    content = content_hash(df, None)
+    """What deals out a row, and nothing that an attempt could change: its mapper, and its content where that
+    is the same in every attempt. With the content alone, rows that are all alike would stay together."""
+    content = content_hash(df, None) if catalyst.same_content(df) else None
     return F.xxhash64(F.spark_partition_id(), F.lit(0) if content is None else content)

@@ -16,7 +16,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, MapType, StructType, VariantType
 
 from skewless.operators import catalyst
 from skewless.operators.catalyst import LogicalJoin
@@ -54,13 +54,17 @@ def split_join(
     return join.replaced_by(once.unionAll(_unmatched(join, sides[copied], sides[other])))
 
 
+_UNHASHED = (MapType, VariantType, CalendarIntervalType)
+"""Spark hashes an interval otherwise when interpreted than when compiled."""
+
+
 def content_hash(df: DataFrame, deal_by: Sequence[str] | None) -> Column | None:
     """A hash of the columns that deal out rows: those named, else all that Spark can hash; None if none."""
     named = zip(catalyst.output_columns(df), df.schema.fields, strict=True)
     columns = [
         column
         for column, field in named
-        if (deal_by is None or field.name in deal_by) and not _holds(field.dataType, (MapType, VariantType))
+        if (deal_by is None or field.name in deal_by) and not _holds(field.dataType, _UNHASHED)
     ]
     return F.xxhash64(*columns) if columns else None
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.conversion import ArrowArrayToPandasConversion, PandasToArrowConversion
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from skewless.errors import AggregateError
@@ -21,7 +22,7 @@ def with_pandas(chosen: Aggregate, df: DataFrame) -> Aggregate:
     partials = struct_of(chosen.schema, "schema")
     finished = replace(
         chosen,
-        partial=_by_pandas(chosen.partial, df.schema, partials, zone, "what partial gave"),
+        partial=_by_pandas(chosen.partial, df.schema, partials, zone, "what partial gave", local=True),
         merge=_by_pandas(chosen.merge, partials, partials, zone, "what merge gave"),
     )
     if chosen.result is None or chosen.result_schema is None:
@@ -30,10 +31,16 @@ def with_pandas(chosen: Aggregate, df: DataFrame) -> Aggregate:
     return replace(finished, result=_by_pandas(chosen.result, partials, results, zone, "what result gave"))
 
 
-def _by_pandas(function: Frames, taken: StructType, given: StructType, zone: str, what: str) -> Frames:
+def _by_pandas(
+    function: Frames, taken: StructType, given: StructType, zone: str, what: str, local: bool = False
+) -> Frames:
+    """`local` if Arrow's timestamps are in the session's zone, as in the rows of Spark, and not in UTC."""
+
     def by_pandas(table: pa.Table) -> pa.Table:
         import pandas as pd
 
+        if not local:  # Spark's conversion drops the zone without converting
+            table = table.cast(to_arrow_schema(taken, timezone=zone))
         types = {field.name: field.dataType for field in taken.fields}
         columns = [
             ArrowArrayToPandasConversion.convert(

@@ -84,7 +84,7 @@ private[query] final class PublishChecks(execution: StreamExecution, handover: H
       (statefulOperator, shape) match {
         case (Some(operator), Some(StateShape.Refused(why))) =>
           Some(s"its $operator keeps state by key, and $why.")
-        case (Some(_), Some(StateShape.Routable(1))) => Some(OneStatePartition)
+        case (Some(_), Some(StateShape.Routable(1, _))) => Some(OneStatePartition)
         case (None, _) if routed.isEmpty => Option.when(hasCommitted)(Unrouted)
         case (None, _) if routed == Set(1) => Some(OneRoutedPartition)
         case _ => None

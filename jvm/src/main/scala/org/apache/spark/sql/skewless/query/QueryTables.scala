@@ -239,7 +239,7 @@ final class QueryTables private[query] (
   def keepsNoState: Boolean = checks.statefulOperator.isEmpty
 
   /** How many partitions the state lies in, once a batch of this run has been planned. */
-  def statePartitions: Option[Int] = synchronized(stateShape.collect { case StateShape.Routable(n) => n })
+  def statePartitions: Option[Int] = synchronized(stateShape.collect { case StateShape.Routable(n, _) => n })
 
   def tableAt(batchId: Long): Option[Table] = synchronized(pinLog.tableAt(batchId))
 

@@ -2,7 +2,7 @@ package org.apache.spark.sql.skewless
 
 import scala.util.Random
 
-import io.skewless.table.{Side, Split, Table}
+import io.skewless.table.{Left, Side, Split, Table}
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
 import org.apache.spark.sql.functions._
@@ -16,7 +16,7 @@ import org.scalatest.Assertions
  * decided.
  */
 trait JoinSplits extends StatefulRun { this: Assertions =>
-  protected override val n = 8
+  protected override val n = 6
   protected val hot = "hot"
 
   protected def joinInput(batches: Int, seed: Int = 3): Seq[Seq[Event]] = {
@@ -42,7 +42,7 @@ trait JoinSplits extends StatefulRun { this: Assertions =>
       .select(col("k").as("rk"), col("g").as("rg"), col("v").as("rv"), col("t").as("rt"))
     left.join(
       right,
-      expr("k = rk AND (lg + rg) % 7 = 0 AND rt BETWEEN lt AND lt + INTERVAL 25 seconds"),
+      expr("k = rk AND (lv * 7 + rv) % 17 = 0 AND rt BETWEEN lt AND lt + INTERVAL 25 seconds"),
       kind
     )
   }
@@ -60,26 +60,32 @@ trait JoinSplits extends StatefulRun { this: Assertions =>
   protected lazy val hotHash: Int = hashes(Seq(Seq(Event(hot, 0, 0, 0))), "k").head
 
   /** A table that splits the hot key, beside moves of a part of the others. */
-  protected def splitting(split: Split, others: Iterable[Int] = Nil, by: Int = 0): Table = {
-    val moves = table(others, by).entries.map { case (hash, targets) =>
-      hash -> Split.one(targets.head)
+  protected def splitting(
+      split: Split,
+      others: Iterable[Int] = Nil,
+      by: Int = 0,
+      hash: Int = hotHash
+  ): Table = {
+    val moves = table(others, by).entries.map { case (other, targets) =>
+      other -> Split.one(targets.head)
     }.toMap
-    Table.of(n, moves.updated(hotHash, split))
+    Table.of(n, moves.updated(hash, split))
   }
 
-  /** Grow from one partition to three and five, shift to three with a new head, shrink to two and to one. */
-  protected def course(side: Side, others: Iterable[Int]): Map[Int, Table] = {
-    def split(targets: Int*) =
-      if (side == io.skewless.table.Left) Split.left(targets: _*) else Split.right(targets: _*)
-    val home = Math.floorMod(hotHash, n)
-    def at(offsets: Int*) = offsets.map(o => (home + o) % n)
+  /** Grow from one partition to three and five, shift to three with a newcomer, shrink to two and to one. */
+  protected def course(side: Side, others: Iterable[Int], hash: Int = hotHash): Map[Int, Table] = {
+    val home = Math.floorMod(hash, n)
+    def at(offsets: Int*) = {
+      val targets = offsets.map(o => (home + o) % n)
+      Split(targets, if (side == Left) targets.size else 1)
+    }
     Map(
-      1 -> splitting(split(at(0, 1, 2): _*)),
-      2 -> splitting(split(at(0, 1, 2, 3, 4): _*), others, 1),
-      4 -> splitting(split(at(3, 1, 6): _*), others, 2),
-      5 -> splitting(split(at(6, 1): _*), others, 2),
-      6 -> splitting(Split.one(at(6).head)),
-      8 -> Table.empty(n)
+      1 -> splitting(at(0, 1, 2), hash = hash),
+      2 -> splitting(at(0, 1, 2, 3, 4), others, 1, hash),
+      3 -> splitting(at(3, 1, 5), others, 2, hash),
+      5 -> splitting(at(5, 1), others, 2, hash),
+      6 -> splitting(Split.one((home + 5) % n), hash = hash),
+      7 -> Table.empty(n)
     )
   }
 
@@ -88,10 +94,10 @@ trait JoinSplits extends StatefulRun { this: Assertions =>
     1 -> splitting(Split(Seq(0, 1, 2, 3), 2)),
     2 -> splitting(Split(Seq(0, 1, 2, 3, 4, 5), 2), others, 1),
     3 -> splitting(Split(Seq(0, 1, 2, 3, 4, 5), 3)),
-    4 -> splitting(Split.left(5, 0, 7)),
-    5 -> splitting(Split.right(7, 2, 5), others, 2),
-    6 -> splitting(Split(Seq(6, 7), 2)),
-    8 -> Table.empty(n)
+    4 -> splitting(Split.left(5, 0, 3)),
+    5 -> splitting(Split.right(3, 2, 5), others, 2),
+    6 -> splitting(Split(Seq(4, 1), 2)),
+    7 -> Table.empty(n)
   )
 
   protected def spreads(query: StreamingQuery): Boolean =

@@ -83,15 +83,15 @@ private[query] final class PublishChecks(execution: StreamExecution) {
     }
 
   private def checkSplits(operator: String, table: Table, shape: Option[StateShape]): Unit = shape match {
-    case Some(StateShape.Routable(_, splits)) =>
-      splits.obstacle(table).foreach { why =>
-        refuse(s"$why. Split another side, or move the key; the old table stays in force.")
-      }
     case _ if !execution.analyzedPlan.exists(StateShape.isJoin) =>
       refuse(
         s"its $operator keeps one state per key, and the table splits ${table.splits} keys over several " +
           "partitions. Move keys instead; the old table stays in force."
       )
+    case Some(StateShape.Routable(_, splits)) =>
+      splits.obstacle(table).foreach { why =>
+        refuse(s"$why. Split another side, or move the key; the old table stays in force.")
+      }
     case _ =>
       refuseForNow(
         "which sides of its join may be split is known with its first batch. Publish after that batch."

@@ -43,11 +43,10 @@ private[skewless] final case class Splits(sides: Set[Side], why: String) {
 
 private[skewless] object Splits {
   def none(why: String): Splits = Splits(Set.empty, why)
-  val Unknown: Splits = none("which sides of its join may be split is not known")
 }
 
 private[skewless] object StateShape {
-  final case class Routable(partitions: Int, splits: Splits = Splits.Unknown) extends StateShape
+  final case class Routable(partitions: Int, splits: Splits) extends StateShape
   final case class Refused(why: String) extends StateShape
 
   def keepsOurs(conf: SQLConf): Boolean =

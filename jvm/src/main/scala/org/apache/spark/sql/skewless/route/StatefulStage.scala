@@ -2,7 +2,7 @@
 package org.apache.spark.sql.skewless.route
 
 import io.skewless.table.{Left, Right, Side}
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, RebalancePartitions, RepartitionOperation}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, RebalancePartitions, RepartitionByExpression}
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, SinglePartition}
 import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
@@ -112,7 +112,7 @@ private[skewless] object StatefulStage {
    */
   private def asWritten(query: LogicalPlan): Splits = query
     .collectFirst {
-      case node @ (_: RepartitionOperation | _: RebalancePartitions | _: RoutedByTable)
+      case node @ (_: RepartitionByExpression | _: RebalancePartitions | _: RoutedByTable)
           if node.exists(inner => StateShape.isJoin(inner)) =>
         Splits.none(s"its ${node.nodeName} above the join needs all rows of a key in one place")
     }

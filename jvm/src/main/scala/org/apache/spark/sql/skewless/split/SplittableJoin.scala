@@ -47,7 +47,8 @@ private[skewless] object SplittableJoin {
     _ <- above(top, join).collectFirst { case (node, child) if !takesAnyPlace(node, child) => node } match {
       case Some(node) =>
         no(
-          s"its ${node.nodeName} above the join needs all rows of a key in one place, and there is no shuffle between"
+          s"its ${node.nodeName} above the join needs all rows of a key in one place, and there is no " +
+            "shuffle between"
         )
       case None => scala.Right(())
     }
@@ -63,9 +64,11 @@ private[skewless] object SplittableJoin {
     case other => no(s"a ${other.sql.toLowerCase} join of streams must see all rows of a key in one place")
   }
 
+  /** Steps between shuffle and join must treat all copies of a row alike. */
   private def exchange(plan: SparkPlan): Either[String, Exchange] = plan match {
     case exchange: ShuffleExchangeExec => scala.Right(exchange)
-    case step @ (_: ProjectExec | _: FilterExec) => exchange(step.children.head)
+    case step @ (_: ProjectExec | _: FilterExec) if step.expressions.forall(_.deterministic) =>
+      exchange(step.children.head)
     case other => no(s"${other.nodeName} stands between the shuffle and the join")
   }
 

@@ -33,7 +33,7 @@ class Settings:
     poll_seconds: float = 0.2
     plan_wait_ms: int = 0
     look_ahead: bool = False
-    splits: str | SplitPolicy = "auto"
+    splits: str | SplitPolicy = OFF
 
     def __post_init__(self) -> None:
         if isinstance(self.policy, str):

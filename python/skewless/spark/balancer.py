@@ -171,9 +171,9 @@ def balance(
                     batches that are long and keys that change from one to the next. Reads the input up to the
                     shuffle a second time, and waits up to plan_wait_ms (2 seconds if that is 0) for the plan.
                     A query whose input is shuffled or keeps state before that is planned from the past
-    splits          over how many partitions a hot key of a stream-stream join is spread: "auto" (the width
-                    that pays), the name of a paper's policy (`skewless.policies.splits.names()`), or "off".
-                    No other operator's keys are split
+    splits          over how many partitions a hot key of a stream-stream join is spread: "off" (none is),
+                    "auto" (the width that pays), or the name of a paper's policy
+                    (`skewless.policies.splits.names()`). No other operator's keys are split
 
     A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
     """

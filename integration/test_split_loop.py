@@ -78,7 +78,9 @@ def test_a_hot_key_of_a_join_is_split_and_goes_home_with_plain_sparks_results(
 ) -> None:
     plain = Stream(spark, tmp_path / "plain", STOCK).run()
     plain.query.stop()
-    with skewless.balance(spark, max_imbalance=0.15, pace=EAGER, poll_seconds=0.05) as balancer:
+    with skewless.balance(
+        spark, splits="auto", max_imbalance=0.15, pace=EAGER, poll_seconds=0.05
+    ) as balancer:
         level = Stream(spark, tmp_path / "level", PROVIDER).run(pause=0.5)
         (query,) = balancer.status().queries
         level.query.stop()

@@ -316,7 +316,7 @@ def test_the_thread_starts_stops_and_stops_again() -> None:
     assert not gateway.watched, "no keys are counted any more"
     assert (
         loop.status().loop
-        == "the loop is over: stopped (policy mixed, max_imbalance 0.08, max_entries 3000, splits auto)"
+        == "the loop is over: stopped (policy mixed, max_imbalance 0.08, max_entries 3000, splits off)"
     )
 
 

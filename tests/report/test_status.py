@@ -26,7 +26,7 @@ def levelled(values: dict[int, str] | None = None) -> tuple[Loop, FakeGateway, F
 def test_the_text_says_what_a_user_asks() -> None:
     text = str(levelled()[0].status())
     for words in (
-        "the loop is running (policy mixed, max_imbalance 0.08, max_entries 3000, splits auto)",
+        "the loop is running (policy mixed, max_imbalance 0.08, max_entries 3000, splits off)",
         "query clicks (query-1)",
         "running, batch 3 took 500 ms for 100 rows",
         "epoch 1, 2 entries for 2 partitions",

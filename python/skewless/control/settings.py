@@ -36,7 +36,7 @@ class Settings:
     look_ahead: bool = False
     forecast: str = NONE
     forecast_folder: str | None = None
-    splits: str | SplitPolicy = "auto"
+    splits: str | SplitPolicy = OFF
 
     def __post_init__(self) -> None:
         self._check_what_decides()

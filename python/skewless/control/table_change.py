@@ -13,8 +13,8 @@ import numpy as np
 
 from skewless.control.observed import Int64s, ObservedBatch
 from skewless.model.plan import PlannedSplit
-from skewless.model.spread import Spread, split_under
-from skewless.model.table import Int32s, Table, diff
+from skewless.model.spread import Spread, changed_keys, split_under
+from skewless.model.table import Int32s, Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +27,8 @@ class TableChange:
 
     @cached_property
     def key_hashes(self) -> Int32s:
-        """Of all keys that changed."""
-        return np.array([change.key_hash for change in diff(self.before, self.after)], dtype=np.int32)
+        """Of all keys that changed or are split."""
+        return changed_keys(self.before, self.after)
 
     @property
     def moved(self) -> list[int]:
@@ -39,10 +39,11 @@ class TableChange:
     @property
     def splits(self) -> tuple[PlannedSplit, ...]:
         """The others, without what a plan would say of them."""
-        return tuple(
+        found = (
             PlannedSplit(key_hash, split_under(self.before, key_hash), split_under(self.after, key_hash))
             for key_hash in np.setdiff1d(self.key_hashes, self.moved).tolist()
         )
+        return tuple(split for split in found if split.changes)
 
     def rows_before(self, batch: ObservedBatch) -> Int64s:
         """The rows that each partition would have had under the table before, as far as keys were counted.

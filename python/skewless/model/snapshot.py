@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skewless.errors import SettingError
-from skewless.model.spread import Spread
-from skewless.model.table import Int32s, Table, diff
+from skewless.model.spread import Spread, changed_keys
+from skewless.model.table import Int32s, Table
 
 Floats = NDArray[np.float64]
 SIDES = ("", "left", "right", "either")
@@ -153,7 +153,7 @@ class Snapshot:
 
     def loads_under(self, before: Table, after: Table) -> Floats:
         """The cost of each partition if `after` had routed the same work, and not `before`, which did."""
-        changed = np.array([change.key_hash for change in diff(before, after)], dtype=np.int32)
+        changed = changed_keys(before, after)
         costs = self.costs_of(changed)
         moved = Spread.under(after, changed).loads(*costs) - Spread.under(before, changed).loads(*costs)
         return np.maximum(self.loads + moved, 0.0)

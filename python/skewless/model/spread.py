@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skewless.model.split import Split
+from skewless.model.split import Int32s, Split
 from skewless.model.table import Table
 
 Floats = NDArray[np.float64]
@@ -73,6 +73,18 @@ class Spread:
     def means(self, of_partitions: Floats, keys: int) -> Floats:
         """The mean over each key's cells of what is known of the partitions."""
         return _sums(self.keys, of_partitions[self.cells], keys) / np.maximum(self.widths(keys), 1)
+
+
+def changed_keys(before: Table, after: Table) -> Int32s:
+    """The keys whose targets differ between two tables, and all that either splits: `diff` without its loop.
+
+    >>> changed_keys(Table(4, {1: 3, 2: 0}), Table(4, {1: 3, 6: 0, 9: (1, 2)}))
+    array([2, 6, 9], dtype=int32)
+    """
+    split = np.union1d(before.split_hashes, after.split_hashes)
+    whole = np.setdiff1d(np.union1d(before.move_hashes, after.move_hashes), split)
+    moved = whole[before.route(whole) != after.route(whole)]
+    return np.union1d(moved, split).astype(np.int32)
 
 
 def _sums(places: Ints, amounts: Floats, length: int) -> Floats:

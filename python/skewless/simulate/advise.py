@@ -189,8 +189,7 @@ def _call(scheme: str, operator: str, workers: int) -> str:
         return ""
     if scheme == JOIN:
         return 'skewless.balance(spark, policy="mixed", splits="auto")'
-    off = ', splits="off"' if operator == "join" else ""
-    balance = f'skewless.balance(spark, policy="{scheme}"{off})'
+    balance = f'skewless.balance(spark, policy="{scheme}")'
     return balance if operator != "mergeable" else f'skewless.repartition(df, {workers}, "key") and {balance}'
 
 

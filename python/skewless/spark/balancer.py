@@ -298,14 +298,13 @@ def balance(
                     shuffle a second time, and waits up to plan_wait_ms (2 seconds if that is 0) for the plan.
                     A query whose input is shuffled or keeps state before that is planned from the past
     forecast        plan for the shares that the hottest keys will have in the next batches, not for those
-    that
-                    they had: "last", "ewma", "holt", "seasonal", "gru" (needs `skewless[forecast]`), or
+                    that they had: "last", "ewma", "holt", "seasonal", "gru" (needs `skewless[forecast]`), or
                     "best", the one that has planned best on the query's own past. "none": plan for the past.
                     With look_ahead the batch's own counts are known, and no forecast is used
     forecast_folder a local folder that keeps what "gru" has learned, one file per query, over restarts
-    splits          over how many partitions a hot key of a stream-stream join is spread: "auto" (the width
-                    that pays), the name of a paper's policy (`skewless.policies.splits.names()`), or "off".
-                    No other operator's keys are split
+    splits          over how many partitions a hot key of a stream-stream join is spread: "off" (none is),
+                    "auto" (the width that pays), or the name of a paper's policy
+                    (`skewless.policies.splits.names()`). No other operator's keys are split
 
     A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
     """

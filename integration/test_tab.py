@@ -86,6 +86,11 @@ def pages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     query.stop()
 
 
+def identity(page: str) -> str:
+    """The id of the query that a page shows."""
+    return page.split("<p>Query ", 1)[1][:36]
+
+
 def _keys(spark: SparkSession) -> DataFrame:
     keys = spark.range(200).selectExpr("concat('customer-', id) as k")
     return keys.select("k", skewless.key_hash("k").alias("h"))
@@ -158,7 +163,8 @@ def test_a_browser_draws_the_tab(pages: tuple[str, str, str], tmp_path: Path) ->
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
     flags += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
     flags += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1300,1500"]
-    subprocess.run([chromium, *flags, f"--screenshot={picture}", pages[2]], check=True, timeout=120)
+    page = f"{pages[2]}query/?id={identity(pages[1])}"
+    subprocess.run([chromium, *flags, f"--screenshot={picture}", page], check=True, timeout=120)
     dom = subprocess.run(
         [chromium, *flags, "--dump-dom", pages[2]], check=True, timeout=120, capture_output=True, text=True
     ).stdout
@@ -189,8 +195,7 @@ def test_the_history_server_shows_the_same_pages(spark: SparkSession, pages: tup
                 return False
 
         eventually(shown, 120)
-        identity = pages[1].split("Query ")[1][:36]
-        page = get(f"{tab}query/?id={identity}")
+        page = get(f"{tab}query/?id={identity(pages[1])}")
         assert page.count("<svg") == 4
         assert page.count("of the mean</title>") == 5 * N
     finally:

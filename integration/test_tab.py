@@ -14,6 +14,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -69,7 +70,7 @@ def pages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         spark.conf.set(PROVIDER_KEY, PROVIDER)
         source = spark.readStream.schema("k STRING").option("maxFilesPerTrigger", 1).text(str(home / "in"))
         routed = skewless.repartition(source, N, F.col("k"))
-        start(routed, home, NAME, "append")
+        start(routed.mapInPandas(work, "k STRING"), home, NAME, "append")
         (query,) = spark.streams.active
         for number in range(5):
             lines = [hot[i % 3] for i in range(300)] + [f"cold-{i}" for i in range(100)]
@@ -84,6 +85,15 @@ def pages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         eventually(lambda: "Swaps and splits" in get(page))
         yield get(tab), get(page), tab
     query.stop()
+
+
+def work(frames: Iterator[Any]) -> Iterator[Any]:
+    """Rows that take their time, or there would be nothing to level."""
+    import time
+
+    for frame in frames:
+        time.sleep(0.005 * len(frame))
+        yield frame
 
 
 def identity(page: str) -> str:

@@ -70,7 +70,7 @@ def pages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         spark.conf.set(PROVIDER_KEY, PROVIDER)
         source = spark.readStream.schema("k STRING").option("maxFilesPerTrigger", 1).text(str(home / "in"))
         routed = skewless.repartition(source, N, F.col("k"))
-        start(routed.mapInPandas(work, "k STRING"), home, NAME, "append")
+        start(working(routed), home, NAME, "append")
         (query,) = spark.streams.active
         for number in range(5):
             lines = [hot[i % 3] for i in range(300)] + [f"cold-{i}" for i in range(100)]
@@ -87,13 +87,17 @@ def pages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     query.stop()
 
 
-def work(frames: Iterator[Any]) -> Iterator[Any]:
+def working(df: DataFrame) -> DataFrame:
     """Rows that take their time, or there would be nothing to level."""
-    import time
 
-    for frame in frames:
-        time.sleep(0.005 * len(frame))
-        yield frame
+    def work(frames: Iterator[Any]) -> Iterator[Any]:
+        import time
+
+        for frame in frames:
+            time.sleep(0.005 * len(frame))
+            yield frame
+
+    return df.mapInPandas(work, "k STRING")
 
 
 def identity(page: str) -> str:

@@ -14,6 +14,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -69,7 +70,7 @@ def pages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         spark.conf.set(PROVIDER_KEY, PROVIDER)
         source = spark.readStream.schema("k STRING").option("maxFilesPerTrigger", 1).text(str(home / "in"))
         routed = skewless.repartition(source, N, F.col("k"))
-        start(routed, home, NAME, "append")
+        start(working(routed), home, NAME, "append")
         (query,) = spark.streams.active
         for number in range(5):
             lines = [hot[i % 3] for i in range(300)] + [f"cold-{i}" for i in range(100)]
@@ -84,6 +85,24 @@ def pages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         eventually(lambda: "Swaps and splits" in get(page))
         yield get(tab), get(page), tab
     query.stop()
+
+
+def working(df: DataFrame) -> DataFrame:
+    """Rows that take their time, or there would be nothing to level."""
+
+    def work(frames: Iterator[Any]) -> Iterator[Any]:
+        import time
+
+        for frame in frames:
+            time.sleep(0.005 * len(frame))
+            yield frame
+
+    return df.mapInPandas(work, "k STRING")
+
+
+def identity(page: str) -> str:
+    """The id of the query that a page shows."""
+    return page.split("<p>Query ", 1)[1][:36]
 
 
 def _keys(spark: SparkSession) -> DataFrame:
@@ -158,7 +177,8 @@ def test_a_browser_draws_the_tab(pages: tuple[str, str, str], tmp_path: Path) ->
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
     flags += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
     flags += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1300,1500"]
-    subprocess.run([chromium, *flags, f"--screenshot={picture}", pages[2]], check=True, timeout=120)
+    page = f"{pages[2]}query/?id={identity(pages[1])}"
+    subprocess.run([chromium, *flags, f"--screenshot={picture}", page], check=True, timeout=120)
     dom = subprocess.run(
         [chromium, *flags, "--dump-dom", pages[2]], check=True, timeout=120, capture_output=True, text=True
     ).stdout
@@ -189,8 +209,7 @@ def test_the_history_server_shows_the_same_pages(spark: SparkSession, pages: tup
                 return False
 
         eventually(shown, 120)
-        identity = pages[1].split("Query ")[1][:36]
-        page = get(f"{tab}query/?id={identity}")
+        page = get(f"{tab}query/?id={identity(pages[1])}")
         assert page.count("<svg") == 4
         assert page.count("of the mean</title>") == 5 * N
     finally:

@@ -32,3 +32,12 @@ def test_a_loop_that_nobody_listens_to_falls_silent() -> None:
 
 def pytest_fails() -> bool:
     raise AssertionError("news were sent")
+
+
+def test_the_last_news_say_that_the_loop_is_over() -> None:
+    scene = Scene()
+    scene.see(SKEWED)
+    scene.loop.start()
+    scene.loop.stop()
+    [query] = json.loads(scene.gateway.news[-1])
+    assert query["loop"].startswith("the loop is over: stopped")

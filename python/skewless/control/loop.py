@@ -284,3 +284,6 @@ class Loop:
     def _end(self, why: str) -> None:
         with self._lock:
             self._over = self._over or why
+        if self._news is not None:
+            self._news.loop = self._words(f"the loop is over: {self._over}")
+            self._tell(self._records)

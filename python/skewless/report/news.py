@@ -20,7 +20,7 @@ TOLD_BATCHES = 200  # at once: of a query that is new
 
 
 class News:
-    """Remembers what was told.
+    """Remembers what was told; `loop` says what the loop does.
 
     >>> news = News("the loop is running")
     >>> record = QueryRecord("id-1", "clicks", True, 0, 0, "level")
@@ -32,7 +32,7 @@ class News:
     """
 
     def __init__(self, loop: str) -> None:
-        self._loop = loop
+        self.loop = loop
         self._told: dict[str, tuple[int, dict[str, Any]]] = {}  # query -> its last batch, what else was told
 
     def of(self, records: Iterable[QueryRecord]) -> str | None:
@@ -48,7 +48,7 @@ class News:
             "id": record.query_id,
             "name": record.name,
             "running": record.running,
-            "loop": self._loop,
+            "loop": self.loop,
             "epoch": record.epoch,
             "entries": record.entries,
             "why": record.why,

@@ -150,18 +150,19 @@ class ConvertSuite extends AnyFunSuite with Handed {
     test(s"broken off $point, a conversion is done again, or taken back") {
       val operator = Operator.named("count")
       val batches = input(5)
-      for (again <- if (FullMatrix.on) Seq(true, false) else Seq(i % 2 == 0)) withOld(operator, batches) { run =>
-        HaltingFileSystem.die(run.dir, at)
-        assert(Try(convert(s"halt:${run.checkpoint}")).isFailure)
-        assert(Files.exists(run.dir.resolve("fired")), "it was broken off there")
-        HaltingFileSystem.revive(run.dir)
-        val isDone = point == "after it is committed"
-        if (again && !isDone) convert(run.checkpoint)
-        else if (!isDone) MendCheckpoint(spark, run.checkpoint)
-        feed(run, run.start(), batches.drop(3))
-        assert(inTurn(run.outcome.rows) == inTurn(plain(operator.query, operator.mode, batches).rows))
-        val provider = if (again || isDone) "Spark's" else Handover.HdfsBacked
-        assert(owners(run.checkpoint)(owners(run.checkpoint).keys.max) == provider)
+      for (again <- if (FullMatrix.on) Seq(true, false) else Seq(i % 2 == 0)) withOld(operator, batches) {
+        run =>
+          HaltingFileSystem.die(run.dir, at)
+          assert(Try(convert(s"halt:${run.checkpoint}")).isFailure)
+          assert(Files.exists(run.dir.resolve("fired")), "it was broken off there")
+          HaltingFileSystem.revive(run.dir)
+          val isDone = point == "after it is committed"
+          if (again && !isDone) convert(run.checkpoint)
+          else if (!isDone) MendCheckpoint(spark, run.checkpoint)
+          feed(run, run.start(), batches.drop(3))
+          assert(inTurn(run.outcome.rows) == inTurn(plain(operator.query, operator.mode, batches).rows))
+          val provider = if (again || isDone) "Spark's" else Handover.HdfsBacked
+          assert(owners(run.checkpoint)(owners(run.checkpoint).keys.max) == provider)
       }
     }
 

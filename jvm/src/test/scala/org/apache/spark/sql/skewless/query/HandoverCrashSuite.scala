@@ -53,7 +53,7 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
     "before the commit of that batch" -> HaltPoint("create", "/commits/[.]8[.]")
   )
 
-  private val quick = Set(4, 5, 10, 14)
+  private val quick = Set(1, 5, 10, 14)
   private val operators =
     Seq("count", "dropDuplicates, then count, on one exchange", "session window").map(Operator.named)
 
@@ -70,7 +70,7 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
         HaltingFileSystem.die(dir, at)
         life.whole()
         assert(Files.exists(dir.resolve("fired")), "the power did go there")
-        val expected = plain(operator.query, operator.mode, batches).rows
+        val expected = plain(operator.query, operator.mode, asRead(point, batches)).rows
         assert(life.rows.keySet == expected.keySet)
         expected.toSeq.sortBy(_._1).foreach { case (batch, rows) =>
           assert(life.rows(batch) == rows, s"batch $batch")
@@ -81,6 +81,14 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
         org.apache.spark.util.Utils.deleteRecursively(dir.toFile)
       }
     }
+
+  /**
+   * The input by batch. Spark's file source notes a file before the entry of its batch is written: with the power
+   * gone in between, it gives that file together with the next.
+   */
+  private def asRead(point: String, batches: Seq[Seq[Event]]): Seq[Seq[Event]] =
+    if (point != "before the first entry of ours") batches
+    else batches.take(3) ++ Seq(batches(3) ++ batches(4)) ++ batches.drop(5)
 
   /** One query, step by step; a step that is cut off is run again once. */
   private final class Life(dir: Path, operator: Operator, format: String, batches: Seq[Seq[Event]]) {

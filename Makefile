@@ -35,6 +35,7 @@ faults: $(VENV)/ready $(JAR)  ## every stateful operator under every fault, and 
 	@echo "== the full matrix of operators and faults"
 	@rm -rf jvm/target/test-reports
 	build/sbt -Dskewless.matrix=full "jvm/testOnly *.State*Suite *.LookAheadSuite"
+	build/sbt -Dskewless.matrix=full "jvm/testOnly *.Handover*Suite *.checkpoint.*Suite"
 	$(PYTHON) build/faults.py
 	$(BIN)/pytest integration -v -m rare
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import skewless
 from integration import state_run
 from integration.conftest import ROOT
-from integration.state_run import BATCHES, STOCK, N, Run, counts, table, totals
+from integration.state_run import STOCK, N, Run, counts, table, totals
 from skewless.errors import NotYetError, QueryError
 
 CONF = state_run.CONF | {"spark.skewless.adopt": "true"}
@@ -99,25 +99,28 @@ def test_converted_adopted_balanced_released_and_on_without_the_jar(
     assert "is a RocksDB checkpoint from batch 1 on" in converted, converted
 
     query.start(HDFS).feed(1)  # adopted in this batch: the checkpoint's provider wins over the session's
-    swap = balancer.publish(query.query, table(hashes, 1))
+    with pytest.raises(NotYetError, match="second batch"):
+        balancer.publish(query.query, table(hashes, 1))
     query.feed(2)
+    swap = balancer.publish(query.query, table(hashes, 1))
+    query.feed(3)
     query.assert_moved(swap)
     with pytest.raises(NotYetError, match="is not committed"):
         balancer.release(query.query, timeout_seconds=0)
-    query.feed(3)
+    query.feed(4)
     back = balancer.release(query.query)
     assert back == skewless.Release(swap.batch + 1)
     assert back.plain_from == swap.batch + 2
     with pytest.raises(QueryError, match="is released"):
         balancer.publish(query.query, table(hashes, 2))
-    query.feed(4)  # now that it has begun, the checkpoint is plain Spark's
+    query.feed(5)  # now that it has begun, the checkpoint is plain Spark's
     query.query.stop()
 
-    go_plain(query, 5)
+    go_plain(query, 6)
     expected = run(totals)
-    go_plain(expected, *range(BATCHES))
+    go_plain(expected, *range(7))
     assert in_turn(query) == in_turn(expected)
-    assert len(in_turn(query)) == BATCHES
+    assert len(in_turn(query)) == 7
 
 
 def test_sparks_own_tools_work_on_what_is_ours_or_what_they_leave_is_mended(
@@ -130,16 +133,16 @@ def test_sparks_own_tools_work_on_what_is_ours_or_what_they_leave_is_mended(
     query = run(counts, checkpoint_format=2)
     checkpoint = str(query.checkpoint)
     go_plain(query, 0)
-    query.start().feed(1)
+    query.start().feed(1, 2)
     swap = balancer.publish(query.query, table(hashes, 1))
-    query.feed(2)
+    query.feed(3)
     query.assert_moved(swap)
     query.query.stop()
 
     # The state reader sees the state that a table placed, and each key once.
     state = spark.read.format("statestore").load(checkpoint)
     kept = sorted((row.key.k or "", row.value["count"]) for row in state.collect())
-    newest = {k: count for batch in range(3) for k, count in query.rows[batch]}
+    newest = {k: count for batch in range(4) for k, count in query.rows[batch]}
     assert kept == sorted((k or "", count) for k, count in newest.items())
     assert {row.operatorName for row in spark.read.format("state-metadata").load(checkpoint).collect()}
 
@@ -149,23 +152,23 @@ def test_sparks_own_tools_work_on_what_is_ours_or_what_they_leave_is_mended(
     with pytest.raises(Exception, match="UNFINISHED_REPARTITION"):
         query.start().query.processAllAvailable()
     assert "skewless mend" in command("release", checkpoint)
-    assert "the query goes on from batch 3" in command("mend", checkpoint)
+    assert "the query goes on from batch 4" in command("mend", checkpoint)
     assert "epoch 1" in command("release", checkpoint)
 
     # Taken home and released, it is repartitioned by Spark, and adopted with the new number.
     query.start()
     home = balancer.publish(query.query, table(hashes, 0))
-    query.feed(3)
+    query.feed(4)
     query.assert_moved(home)
     query.query.stop()
     assert "is plain Spark's from its next start on" in command("release", checkpoint)
     spark._streamingCheckpointManager.repartition(checkpoint, 2 * N)
-    query.start().feed(4)
+    query.start().feed(5, 6)
     moved = balancer.publish(query.query, skewless.Table(2 * N, {h: (h + 1) % (2 * N) for h in hashes}))
-    query.feed(5)
+    query.feed(7)
     query.assert_moved(moved)
     query.query.stop()
     expected = run(counts)
-    go_plain(expected, *range(BATCHES))
+    go_plain(expected, *range(8))
     assert in_turn(query) == in_turn(expected)
     assert "chain: whole" in command("inspect", checkpoint)

@@ -22,10 +22,11 @@ import org.apache.spark.util.SerializableConfiguration
  * names; afterwards all that is missing is the commit. Broken off anywhere, it can be done again from the start;
  * the next try writes the same files anew. The old state stays until somebody drops it.
  *
- * It becomes Spark's provider, not ours, so that it stays a checkpoint of plain Spark. Adopting it is a step of
- * its own, which can be undone.
+ * It becomes Spark's provider, not ours, so that it stays a checkpoint of plain Spark. Adopting it is a step
+ * of its own, which can be undone.
  *
- * @param checkpointFormat that the query will run with: Spark takes no checkpoint from the first to the second
+ * @param checkpointFormat that the query will run with: Spark takes no checkpoint from the first to the
+ *   second
  */
 final class ConvertCheckpoint(session: SparkSession, location: String, checkpointFormat: Int) {
   private val checkpoint = new StoppedCheckpoint(session, location)
@@ -140,8 +141,8 @@ final class ConvertCheckpoint(session: SparkSession, location: String, checkpoin
   }
 
   /**
-   * The partitions that a store has. An operator whose rows all meet in one partition is put down with as many
-   * as the others, and has the first alone.
+   * The partitions that a store has. An operator whose rows all meet in one partition is put down with as
+   * many as the others, and has the first alone.
    */
   private def partitions(layout: StateStoreLayout): Seq[Int] = {
     val all = 0 until partitionsOf((layout.operatorId, layout.storeName))

@@ -6,9 +6,9 @@ import org.apache.spark.sql.execution.streaming.state.OfflineStateRepartitionUti
 import org.apache.spark.sql.skewless.query.Handover
 
 /**
- * Mends the checkpoint of a stopped query that an offline tool has left half-way. Such a tool begins a batch of
- * its own in the offset log and ends it in the commit log; until then no start goes through. The entry that it
- * began is taken away: the query then goes on from the batch before, whose state nobody has touched.
+ * Mends the checkpoint of a stopped query that an offline tool has left half-way. Such a tool begins a batch
+ * of its own in the offset log and ends it in the commit log; until then no start goes through. The entry
+ * that it began is taken away: the query then goes on from the batch before, whose state nobody has touched.
  */
 object MendCheckpoint {
 

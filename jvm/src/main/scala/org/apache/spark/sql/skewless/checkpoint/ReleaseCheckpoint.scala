@@ -14,9 +14,9 @@ import org.apache.spark.sql.execution.streaming.checkpointing.{
 import org.apache.spark.sql.skewless.query.Handover
 
 /**
- * Gives the checkpoint of a stopped query back to plain Spark, and takes that back. Only the newest entry of the
- * offset log is changed: the next start takes the provider from there. Each gives a sentence that says what
- * was done.
+ * Gives the checkpoint of a stopped query back to plain Spark, and takes that back. Only the newest entry of
+ * the offset log is changed: the next start takes the provider from there. Each gives a sentence that says
+ * what was done.
  */
 object ReleaseCheckpoint {
 

@@ -99,7 +99,8 @@ private[checkpoint] final class StoppedCheckpoint(val session: SparkSession, loc
   }
 
   /**
-   * The old checksum goes first: a file without one is read unchecked, a new file with the old one cannot be read.
+   * The old checksum goes first: a file without one is read unchecked, a new file with the old one cannot be
+   * read.
    */
   private def writeNewest(body: OutputStream => Unit): Unit = {
     deleteChecksum()

@@ -14,8 +14,8 @@ import org.apache.spark.util.SerializableConfiguration
 private[checkpoint] final case class CopiedPartition(partition: Int, rows: Long, checkpointId: Option[String])
 
 /**
- * Copies one state store from one provider to another through Spark's own interface, partition by partition, in
- * tasks: version `batch` as the one has it becomes version `batch + 1` of the other.
+ * Copies one state store from one provider to another through Spark's own interface, partition by partition,
+ * in tasks: version `batch` as the one has it becomes version `batch + 1` of the other.
  */
 private[checkpoint] final case class StoreCopy(
     stateRoot: String,

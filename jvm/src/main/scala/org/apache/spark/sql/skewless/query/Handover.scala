@@ -23,7 +23,7 @@ import org.apache.spark.sql.skewless.SkewlessStateStoreProvider
  * from there. An entry is written before its batch is planned, so what a batch changes shows in the next one:
  * {{{
  *   adopt    batch N      entry N names Spark's     its tasks write with ours, nothing moves
- *            batch N + 1  entry N + 1 names ours    from here on keys may move
+ *            batch N + 1  entry N + 1 names ours    once it stands, tables are taken
  *   release  batch K      entry K names ours        every key goes home
  *            batch K + 1  entry K + 1 names Spark's all keys are at home, and stay there
  * }}}

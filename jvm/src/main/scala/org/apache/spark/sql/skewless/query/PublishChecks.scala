@@ -47,8 +47,10 @@ private[query] final class PublishChecks(execution: StreamExecution, handover: H
     if (!execution.isActive)
       refuse("it has stopped. Start it again and publish then; the old table stays in force.")
     if (!runsInMicroBatches) refuse(NoMicroBatches)
-    if (statefulOperator.isDefined && shape.isEmpty && willBeAdopted)
-      refuseForNow("its first batch of this run takes its checkpoint over. Publish after that batch.")
+    if (statefulOperator.isDefined && isBeingAdopted)
+      refuseForNow(
+        "its checkpoint names Spark's provider until the second batch of this run has begun. Publish then."
+      )
     statefulOperator.foreach(checkState(_, table, shape))
     val ofState = statePartitions(shape)
     val partitions = if (statefulOperator.isEmpty || table.isEmpty) routed ++ ofState else ofState.toSet
@@ -66,8 +68,12 @@ private[query] final class PublishChecks(execution: StreamExecution, handover: H
       )
   }
 
-  /** Nothing is planned yet, and the checkpoint, or the session if there is none, names Spark's provider. */
-  private def willBeAdopted: Boolean = adopts && {
+  /**
+   * The checkpoint, or the session if there is none, still names Spark's provider. A pin that stood now could
+   * be left behind: plain Spark might go on from here, and the pin would tell of a table that never placed
+   * anything.
+   */
+  private def isBeingAdopted: Boolean = adopts && {
     val ofSession = execution.sparkSession.sessionState.conf.stateStoreProviderClass
     handover.newest.getOrElse(ofSession) == Handover.Sparks
   }

@@ -168,8 +168,8 @@ final class QueryTables private[query] (
   )
 
   /**
-   * Takes every key home and gives the checkpoint back: the batch in which that happens. From the batch after it
-   * on a start needs no jar. Again gives the same batch.
+   * Takes every key home and gives the checkpoint back: the batch in which that happens. From the batch after
+   * it on a start needs no jar. Again gives the same batch.
    */
   def release(conf: SkewlessConf): Long = synchronized {
     releasedIn.getOrElse {

@@ -12,7 +12,7 @@ import org.scalatest.funsuite.AnyFunSuite
 /** `skewless release` and `skewless mend`: the newest entry of a stopped query's offset log, and nothing else. */
 class ReleaseSuite extends AnyFunSuite with Handed {
   private val operator = Operator.named("count")
-  private val batches = input(7)
+  private val batches = input(8)
   private lazy val all = hashes(batches, operator.keys: _*)
 
   /** Runs the next batches in the session with Skewless, publishing before some of them. */
@@ -156,17 +156,19 @@ class ReleaseSuite extends AnyFunSuite with Handed {
         val query = run.start()
         run.stream.addData(batches(3))
         query.processAllAvailable()
-        refusal("TableError")(Queries.publish(query, table(all, 1), limits))
-        assert(Queries.publish(query, table(all, 1, 2 * n), limits) == (3, 5))
         run.stream.addData(batches(4))
         query.processAllAvailable()
-        assert(Queries.release(query, limits) == 6)
+        refusal("TableError")(Queries.publish(query, table(all, 1), limits))
+        assert(Queries.publish(query, table(all, 1, 2 * n), limits) == (3, 6))
         run.stream.addData(batches(5))
+        query.processAllAvailable()
+        assert(Queries.release(query, limits) == 7)
+        run.stream.addData(batches(6))
         query.processAllAvailable()
         query.stop()
       }
       ReleaseCheckpoint.release(spark, run.checkpoint)
-      plainOn(run, batches.slice(6, 7))
+      plainOn(run, batches.slice(7, 8))
       val found = run.outcome.rows.toSeq.sortBy(_._1).map(_._2)
       assert(found == plain(operator, batches).rows.toSeq.sortBy(_._1).map(_._2))
     }

@@ -5,6 +5,7 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
 
+import io.skewless.SkewlessException
 import io.skewless.table.Table
 import org.apache.spark.sql.{Dataset, Row}
 import org.apache.spark.sql.classic.SparkSession
@@ -25,8 +26,8 @@ import org.apache.spark.sql.streaming.Trigger
 import org.scalatest.funsuite.AnyFunSuite
 
 /**
- * The power goes at each point of adopting and of releasing; the same step is then run again, and the query's life
- * goes on to its end under plain Spark. Every batch must have the rows that plain Spark gives.
+ * The power goes at each point of adopting and of releasing; the same step is then run again, and the query's
+ * life goes on to its end under plain Spark. Every batch must have the rows that plain Spark gives.
  */
 class HandoverCrashSuite extends AnyFunSuite with Handed {
 
@@ -38,7 +39,7 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
     "after the commit of the batch that adopts" -> HaltPoint("renamed", "/commits/2$"),
     "before the first entry of ours" -> HaltPoint("rename", "/offsets/3$"),
     "after the first entry of ours" -> HaltPoint("renamed", "/offsets/3$"),
-    "before the first pin" -> HaltPoint("create", "/pins/[.]3[.]"),
+    "before the first pin" -> HaltPoint("create", "/pins/[.]4[.]"),
     // batch 7 takes the keys home, and batch 8 is the first whose entry names Spark's
     "before the pin of the batch that releases" -> HaltPoint("create", "/pins/[.]7[.]"),
     "after the pin of the batch that releases" -> HaltPoint("renamed", "/pins/7$"),
@@ -52,7 +53,7 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
     "before the commit of that batch" -> HaltPoint("create", "/commits/[.]8[.]")
   )
 
-  private val quick = Set(1, 4, 5, 7, 10, 14)
+  private val quick = Set(1, 5, 10, 14)
   private val operators =
     Seq("count", "dropDuplicates, then count, on one exchange", "session window").map(Operator.named)
 
@@ -69,7 +70,7 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
         HaltingFileSystem.die(dir, at)
         life.whole()
         assert(Files.exists(dir.resolve("fired")), "the power did go there")
-        val expected = plain(operator.query, operator.mode, batches).rows
+        val expected = plain(operator.query, operator.mode, asRead(point, batches)).rows
         assert(life.rows.keySet == expected.keySet)
         expected.toSeq.sortBy(_._1).foreach { case (batch, rows) =>
           assert(life.rows(batch) == rows, s"batch $batch")
@@ -81,13 +82,21 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
       }
     }
 
+  /**
+   * The input by batch. Spark's file source notes a file before the entry of its batch is written: with the power
+   * gone in between, it gives that file together with the next.
+   */
+  private def asRead(point: String, batches: Seq[Seq[Event]]): Seq[Seq[Event]] =
+    if (point != "before the first entry of ours") batches
+    else batches.take(3) ++ Seq(batches(3) ++ batches(4)) ++ batches.drop(5)
+
   /** One query, step by step; a step that is cut off is run again once. */
   private final class Life(dir: Path, operator: Operator, format: String, batches: Seq[Seq[Event]]) {
     private val seen = new ConcurrentHashMap[Long, Seq[String]]()
     private val all = hashes(batches, operator.keys: _*)
     private val files = new FileRun(dir, operator, format)
     private val name = dir.getFileName.toString
-    private val tables = Map(3L -> table(all, 1), 5L -> table(all, 2))
+    private val tables = Map(4L -> table(all, 1), 5L -> table(all, 2))
     private val checkpoint = s"halt:$dir/checkpoint"
     private val confs = operator.conf ++ Seq(
       "spark.sql.streaming.stateStore.checkpointFormatVersion" -> format,
@@ -133,8 +142,13 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
     private def plainly(): Unit = withPlainConf(confs: _*)(run(plainSession)((_, _) => ()))
 
     private def ours(each: (Long, Table => Unit) => Unit): Unit = withConf(confs: _*) {
-      run(spark)((id, _) => each(id, table => { Queries.publish(query, table, limits); () }))
+      run(spark)((id, _) => each(id, publish))
     }
+
+    /** After a crash another batch may adopt, and take no table yet. */
+    private def publish(table: Table): Unit =
+      try { Queries.publish(query, table, limits); () }
+      catch { case e: SkewlessException if e.code == "NotYetError" => }
 
     private def run(session: SparkSession)(each: (Long, Dataset[Row]) => Unit): Unit = {
       val source = session.readStream

@@ -1,27 +1,26 @@
 package org.apache.spark.sql.skewless.query
 
+import java.nio.file.{Files, Path}
+
 import io.skewless.table.Table
 import org.apache.spark.sql.skewless.{Event, FullMatrix, Handed, Operator, Queries, SparkPrivate}
 import org.apache.spark.sql.streaming.StreamingQuery
 import org.scalatest.funsuite.AnyFunSuite
 
 /**
- * A query of plain Spark is adopted, balanced, released, and goes on under plain Spark, in a session that knows
- * nothing of Skewless: every batch has the rows that plain Spark alone gives.
+ * A query of plain Spark is adopted, balanced, released, and goes on under plain Spark, in a session that
+ * knows nothing of Skewless: every batch has the rows that plain Spark alone gives.
  */
 class HandoverSuite extends AnyFunSuite with Handed {
 
   private val format = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
   private val chosen = Seq(
-    "count, no codegen",
     "dropDuplicates",
     "session window",
     "stream-stream join, inner",
     "flatMapGroupsWithState",
-    "transformWithState, timers",
-    "stream-stream join, full outer, one store",
-    "dropDuplicates, then count, on one exchange"
+    "transformWithState, timers"
   ).map(Operator.named)
 
   private val operators = if (FullMatrix.on) Operator.all else chosen
@@ -77,7 +76,9 @@ class HandoverSuite extends AnyFunSuite with Handed {
         life.plain(0, 2)
         adopting {
           life.ours(2, 8) { (query, batch) =>
-            if (batch == 3) Queries.publish(query, table(life.all, 1), limits)
+            if (batch == 3) // entry 3 is not written yet
+              refusal("NotYetError")(Queries.publish(query, table(life.all, 1), limits))
+            if (batch == 4) Queries.publish(query, table(life.all, 1), limits)
             if (batch == 5) Queries.publish(query, table(life.all, 2), limits)
             if (batch == 6) assert(Queries.release(query, limits) == 6)
             if (batch == 7) {
@@ -85,7 +86,7 @@ class HandoverSuite extends AnyFunSuite with Handed {
               refusal("QueryError")(Queries.publish(query, table(life.all, 1), limits))
               SparkPrivate.drainListeners(spark.sparkContext)
               val swaps = Queries.swaps(query)
-              assert(swaps.map(_.batch) == Seq(3, 5, 6) && swaps.forall(_.rows > 0), s"state moved: $swaps")
+              assert(swaps.map(_.batch) == Seq(4, 5, 6) && swaps.forall(_.rows > 0), s"state moved: $swaps")
             }
           }
         }
@@ -97,36 +98,36 @@ class HandoverSuite extends AnyFunSuite with Handed {
     }
 
   test("a control: plain Spark on a checkpoint that was not released gives other rows") {
-    val (operator, batches) = (Operator.named("count"), input(6))
+    val (operator, batches) = (Operator.named("count"), input(7))
     withLife(operator, "1", batches) { (run, life) =>
       life.plain(0, 2)
-      adopting(life.ours(2, 4) { (query, batch) =>
-        if (batch == 3) Queries.publish(query, table(life.all, 1), limits)
+      adopting(life.ours(2, 5) { (query, batch) =>
+        if (batch == 4) Queries.publish(query, table(life.all, 1), limits)
       })
-      val entry = java.nio.file.Path.of(run.checkpoint, "offsets", "3")
-      val text = java.nio.file.Files.readString(entry)
+      val entry = Path.of(run.checkpoint, "offsets", "4")
+      val text = Files.readString(entry)
       assert(text.contains(ours))
-      java.nio.file.Files.delete(entry.resolveSibling(".3.crc"))
-      java.nio.file.Files.writeString(entry, text.replace(ours, stock))
-      life.plain(4, 6)
+      Files.delete(entry.resolveSibling(".4.crc"))
+      Files.writeString(entry, text.replace(ours, stock))
+      life.plain(5, 7)
       val (found, expected) = (run.outcome.rows, plain(operator, batches).rows)
-      assert(found.keySet == expected.keySet && (4L to 5L).exists(b => found(b) != expected(b)))
-      val error = intercept[Exception](adopting(life.ours(5, 6)((_, _) => ())))
+      assert(found.keySet == expected.keySet && (5L to 6L).exists(b => found(b) != expected(b)))
+      val error = intercept[Exception](adopting(life.ours(6, 7)((_, _) => ())))
       assert(error.getMessage.contains("cannot be adopted"), error.getMessage)
     }
   }
 
   test("a query is adopted and released again and again") {
-    val (operator, batches) = (Operator.named("count, no codegen"), input(10))
+    val (operator, batches) = (Operator.named("count, no codegen"), input(12))
     withLife(operator, "2", batches) { (run, life) =>
-      for (first <- Seq(0, 5)) {
+      for (first <- Seq(0, 6)) {
         life.plain(first, first + 1)
-        adopting(life.ours(first + 1, first + 5) { (query, batch) =>
-          if (batch == first + 2) Queries.publish(query, table(life.all, 1 + first), limits)
-          if (batch == first + 3) assert(Queries.release(query, limits) == batch)
+        adopting(life.ours(first + 1, first + 6) { (query, batch) =>
+          if (batch == first + 3) Queries.publish(query, table(life.all, 1 + first), limits)
+          if (batch == first + 4) assert(Queries.release(query, limits) == batch)
         })
       }
-      assert(owners(run.checkpoint).collect { case (batch, "ours") => batch }.toSet == Set(2, 3, 7, 8))
+      assert(owners(run.checkpoint).collect { case (batch, "ours") => batch }.toSet == Set(2, 3, 4, 8, 9, 10))
       same(run.outcome, plain(operator.query, operator.mode, batches))
     }
   }

@@ -40,9 +40,7 @@ from skewless.policies.splits.seen import Seen
 from skewless.policies.splits.slots import Change, MovePolicy, placed
 
 CLOSE = 1.05  # times that differ by less are alike, and fewer splits win
-SHRINK = (
-    2  # a split gives up targets here if it has so many times more than it needs; take_back does the rest
-)
+SHRINK = 2  # a split with so many times more targets than it needs gives some up; take_back does the rest
 FEW = 6  # choices of how many keys to split are tried one by one up to here, then in doubles
 
 

@@ -6,7 +6,6 @@ import os
 import random
 import sys
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PythonException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import skewless
@@ -403,26 +402,6 @@ def test_the_second_level_of_a_stream_moves_by_a_table(
     assert batches[-1] - whole == Counter()
 
 
-def test_a_stream_in_append_mode_gives_each_key_once_when_it_times_out(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    df = stream(spark, tmp_path, 2)
-    made = skewless.aggregate(
-        df, "k", partial=partial, merge=merge, schema=SCHEMA, hot=[3], mode="append", timeout_ms=1
-    )
-    got = run_stream(made, tmp_path, "append")
-    stream(spark, tmp_path, 1)
-    got += run_stream(made, tmp_path, "append")
-    spark.range(1).selectExpr("9999L as k", "id as v", "1 as w").write.mode("append").parquet(
-        str(tmp_path / "in")
-    )
-    got += run_stream(made, tmp_path, "append")  # a batch in which every other key has timed out
-    given = [eval(row) for batch in got for row in batch.elements()]
-    everything = spark.read.parquet(str(tmp_path / "in")).where("k is null or k != 9999")
-    assert sum(row[1] for row in given) == everything.count()
-    assert sum(row[2] for row in given) == everything.agg(F.sum("v")).collect()[0][0]
-
-
 def test_bad_streams_are_typed_errors(spark: SparkSession) -> None:
     df = spark.readStream.format("rate").load().selectExpr("value % 5 as k", "value as v", "1 as w")
     good: dict[str, Any] = {"partial": partial, "merge": merge, "schema": SCHEMA}
@@ -439,139 +418,3 @@ def test_bad_streams_are_typed_errors(spark: SparkSession) -> None:
         skewless.apply_in_pandas((df, "k"), partial, merge, SCHEMA)
     with pytest.raises(SettingError, match="streams"):
         skewless.aggregate(numbers(spark), "k", **good, mode="append")
-
-
-RUNNING: dict[str, Any] = {
-    "total": ("sum", "v"),
-    "money": ("sum", "d"),
-    "n": "count",
-    "known": ("count", "w"),
-    "low": ("min", "v"),
-    "high": ("max", "s"),
-    "place": "rank",
-    "dense": "dense_rank",
-}
-
-
-def by_spark_window(df: DataFrame, keys: list[str], order: list[Any]) -> DataFrame:
-    spec = Window.partitionBy(*keys).orderBy(*order)
-    functions: dict[str, Column] = {
-        "total": F.sum("v"),
-        "money": F.sum("d"),
-        "n": F.count("*"),
-        "known": F.count("w"),
-        "low": F.min("v"),
-        "high": F.max("s"),
-        "place": F.rank(),
-        "dense": F.dense_rank(),
-    }
-    return df.select("*", *(function.over(spec).alias(name) for name, function in functions.items()))
-
-
-def ordered_rows(spark: SparkSession, seed: int) -> DataFrame:
-    """Ties, nulls and odd values in what is ordered by; half the rows on one key."""
-    draw = random.Random(seed)
-    times: list[Any] = [None, float("nan"), -0.0, 0.0, *(draw.randrange(30) / 2 for _ in range(30))]
-    data = [
-        (
-            draw.choice([7, 7, 7, None, *range(6)]),
-            draw.choice(times),
-            draw.choice(["b", "A", "a", None, ""]),
-            draw.choice([None, *range(-50, 50)]),
-            draw.choice([None, 1]),
-        )
-        for _ in range(draw.choice([40, 700]))
-    ]
-    df = spark.createDataFrame(data, "k long, t double, s string, v long, w int")
-    return df.withColumn("d", F.col("v").cast("decimal(12,3)"))
-
-
-@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(2)])
-def test_windows_in_ranges_equal_spark_s_own_with_ties_and_nulls(spark: SparkSession, seed: int) -> None:
-    df = ordered_rows(spark, seed)
-    for order in (["t"], [F.desc("t"), "s"], [F.col("t").asc_nulls_last(), F.desc("s")], ["s", "t"]):
-        made = skewless.window(df, "k", order, RUNNING, sample=1.0, hot=[7, None, 5, 99])
-        assert skewless.explain_aggregate(made).splits, f"seed {seed}"
-        plain = by_spark_window(df, ["k"], order)
-        assert made.schema.simpleString() == plain.schema.simpleString()
-        assert rows(made) == rows(plain), f"seed {seed}, order {order}"
-    made = skewless.window(df, "k", ["t", "v"], {"nth": "row_number"}, sample=1.0)
-    assert skewless.explain_aggregate(made).splits, f"seed {seed}"
-    nth = F.row_number().over(Window.partitionBy("k").orderBy("t", "v")).alias("nth")
-    at = ["k", "t", "v", "nth"]  # which of two tied rows comes first is left open, by Spark too
-    assert rows(made.select(*at)) == rows(df.select("*", nth).select(*at)), f"seed {seed}"
-
-
-def test_control_ranges_without_what_is_carried_differ(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from skewless.operators import window
-
-    df = ordered_rows(spark, 1)
-    monkeypatch.setattr(window, "_carried", lambda *a: carried(*a).where(F.lit(False)))
-    made = skewless.window(df, "k", "t", RUNNING, sample=1.0, hot=[7])
-    assert rows(made) != rows(by_spark_window(df, ["k"], ["t"]))
-
-
-carried = import_module("skewless.operators.window")._carried
-
-
-def test_the_ranges_of_a_hot_key_lie_in_different_partitions(spark: SparkSession) -> None:
-    df = numbers(spark, 4000)
-    made = skewless.window(df, "k", "v", {"n": "count"}, sample=1.0)
-    width = next(s.width for s in skewless.explain_aggregate(made).splits if s.name == '{"k0":3}')
-    placed = made.where("k = 3").groupBy(F.spark_partition_id()).count().collect()
-    assert len(placed) == width == 8
-    assert max(count for _, count in placed) < 1.5 * 2400 / 8
-
-
-def test_windows_that_stay_plain_say_why_and_what_cannot_be_cut_is_named(spark: SparkSession) -> None:
-    df = numbers(spark, 400)
-    for plain, why in (
-        (df.where(F.rand() < 0.5), "deterministic"),
-        (df.limit(300), "as they come"),
-        (df.withColumn("v", F.lit(1)), "can be cut"),
-        (df.withColumn("k", F.col("v")), "no key is heavier"),
-    ):
-        made = skewless.window(plain, "k", "v", {"n": "count"}, sample=1.0)
-        assert why in str(skewless.explain_aggregate(made))
-    for name in ("lag", "lead", "ntile", "percent_rank", "first_value"):
-        with pytest.raises(AggregateError, match=f"{name} cannot be cut"):
-            skewless.window(df, "k", "v", {"x": name})
-    for bad in ({}, {"v": "count"}, {"x": "sum"}):
-        with pytest.raises(SettingError):
-            skewless.window(df, "k", "v", bad)
-    with pytest.raises(SettingError):
-        skewless.window(df, "k", [], {"n": "count"})
-    with pytest.raises(AggregateError, match="stream"):
-        skewless.window(spark.readStream.format("rate").load(), "value", "timestamp", {"n": "count"})
-
-
-@pytest.fixture
-def examples(monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = Path(__file__).resolve().parent.parent / "examples"
-    monkeypatch.syspath_prepend(str(folder))
-    return folder
-
-
-def test_the_examples_give_what_their_plain_twins_give(
-    spark: SparkSession, examples: Path, tmp_path: Path
-) -> None:
-    names = ["heavy_hitters", "naive_bayes", "word_count"]
-    assert names == sorted(script.stem for script in examples.glob("*.py"))
-    hitters, bayes, count = (import_module(name) for name in names)
-    for module in (bayes, count):
-        cloudpickle.register_pickle_by_value(module)
-    text = count.words(spark, 2000)
-    assert skewless.explain_aggregate(count.level(text)).splits
-    assert rows(count.level(text)) == rows(count.plain(text))
-    mail = bayes.documents(spark, 200)
-    model = bayes.level(mail)
-    assert skewless.explain_aggregate(model).splits
-    assert rows(model) == rows(bayes.plain(mail))
-    assert bayes.accuracy(mail, model) > 0.8
-    found, exact = hitters.run(spark, 3000, tmp_path)
-    counts = {(row.site, row.page): row["count"] for row in exact.collect()}
-    kept = found.collect()
-    assert len(kept) > 100
-    assert all(row.at_least <= counts[row.site, row.item] <= row.at_most for row in kept)

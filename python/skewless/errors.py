@@ -37,7 +37,7 @@ class JoinError(SkewlessError):
 
 class AggregateError(SkewlessError):
     """An aggregate that cannot be done: a function gives something else than its schema says, a merge
-    contradicts itself, or a stream or a window asks for what cannot be cut."""
+    contradicts itself, or a stream asks for what it cannot have."""
 
 
 class MergeError(AggregateError):

@@ -60,15 +60,6 @@ class LogicalJoin:
         return _of_rows(joined.sparkSession, plan)
 
 
-@dataclass(frozen=True)
-class SortKey:
-    """A column that rows are ordered by, and how."""
-
-    column: Column
-    ascending: bool
-    nulls_first: bool
-
-
 def require_classic(df: DataFrame, what: str) -> None:
     if not hasattr(df, "_jdf"):
         raise SessionError(
@@ -92,13 +83,9 @@ def logical_join(plain: DataFrame) -> LogicalJoin | None:
         keys=tuple(_key_pairs(spark, condition, left.outputSet(), right.outputSet())),
         condition=_column(spark, condition),
         output=tuple(_column(spark, attribute) for attribute in items(join.output())),
-        repeatable=bool(condition.deterministic()) and _repeat(left) and _repeat(right),
+        repeatable=bool(condition.deterministic()) and _repeats(left) and _repeats(right),
         root=root,
     )
-
-
-def repeats(df: DataFrame) -> bool:
-    return _repeat(_plan(df))
 
 
 def same_content(df: DataFrame) -> bool:
@@ -115,19 +102,7 @@ def _steady(plan: Any) -> bool:
     return name in _STEADY and all(_steady(child) for child in items(plan.children()))
 
 
-def sort_key(spark: SparkSession, column: Column) -> SortKey:
-    """What a Column such as `F.desc("t")` sorts by; ascending with nulls first if it says nothing."""
-    expression = _utils(spark).expression(column._jc)
-    if name_of(expression) != "SortOrder":
-        return SortKey(column, ascending=True, nulls_first=True)
-    return SortKey(
-        _column(spark, expression.child()),
-        name_of(expression.direction()) == "Ascending",
-        name_of(expression.nullOrdering()) == "NullsFirst",
-    )
-
-
-def _repeat(plan: Any) -> bool:
+def _repeats(plan: Any) -> bool:
     """Whether a second reading gives the same rows: nothing random, and no choice of rows by the order in
     which they come, in subqueries neither."""
     return bool(plan.deterministic()) and not _BY_ORDER.search(str(plan.treeString()))

@@ -39,7 +39,8 @@ class JoinSplitFaultSuite extends AnyFunSuite with JoinSplits with StateFaults {
   )
 
   test("tasks that fail after their commit, and lost map outputs, in each swap") {
-    val all = for (one <- chosen; batch <- Seq(1L, 2L, 3L, 5L, 6L); fault <- faults(batch)) yield (one, batch, fault)
+    val all =
+      for (one <- chosen; batch <- Seq(1L, 2L, 3L, 5L, 6L); fault <- faults(batch)) yield (one, batch, fault)
     val few = Seq(2, 7, 13) // growing and shrinking, either fault, either case
     for (((operator, tables, format), batch, (what, fault)) <- some(all)(few.map(_))) {
       val until = batches.take(batch.toInt + 2)

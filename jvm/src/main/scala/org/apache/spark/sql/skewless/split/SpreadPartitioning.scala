@@ -9,8 +9,12 @@ import org.apache.spark.sql.catalyst.plans.physical._
  * The partitioning of rows that `SpreadExec` has spread. A key may sit in several partitions and a row be there
  * several times, so it satisfies no clustering and fits no other side of a join.
  */
-private[skewless] class SpreadPartitioning(keys: Seq[Expression], n: Int, shared: SharedTable, side: Side)
-    extends HashPartitioning(keys, n) {
+private[skewless] class SpreadPartitioning(
+    keys: Seq[Expression],
+    n: Int,
+    val shared: SharedTable,
+    val side: Side
+) extends HashPartitioning(keys, n) {
 
   /** Asked for in the map task, by the shuffle writer. */
   override def partitionIdExpression: Expression = SpreadTarget(SpreadCursor.ofTask())
@@ -23,14 +27,10 @@ private[skewless] class SpreadPartitioning(keys: Seq[Expression], n: Int, shared
 
   override def createShuffleSpec(distribution: ClusteredDistribution): ShuffleSpec = SpreadShuffleSpec(n)
 
-  private def like(that: SpreadPartitioning) = shared == that.sharedTable && side == that.sideOf
-  private def sharedTable: SharedTable = shared
-  private def sideOf: Side = side
-
   override def canEqual(other: Any): Boolean = other.isInstanceOf[SpreadPartitioning]
 
   override def equals(other: Any): Boolean = other match {
-    case that: SpreadPartitioning => like(that) && super.equals(that)
+    case that: SpreadPartitioning => shared == that.shared && side == that.side && super.equals(that)
     case _ => false
   }
 

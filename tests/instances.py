@@ -84,3 +84,9 @@ def useful(table: Table) -> Table:
     """The table without entries that only repeat plain hashing."""
     kept = {key_hash: targets for key_hash, targets in table if targets != (key_hash % table.partitions,)}
     return Table(table.partitions, kept, table.epoch)
+
+
+def loads_under(snapshot: Snapshot, table: Table) -> np.ndarray:
+    """The loads of the tracked keys under another table, told by the table itself."""
+    moved = np.bincount(table.route(snapshot.key_hashes), weights=snapshot.costs, minlength=table.partitions)
+    return moved + snapshot.remainder_costs

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +43,25 @@ def test_the_ten_line_policy_is_known_by_its_name(shown: dict[str, Any]) -> None
     table = Table(2)
     plan = policies.get("one_key")(Snapshot.of(table, [0, 2], [40.0, 40.0]), table, Limits())
     assert (plan.imbalance_before, plan.imbalance_after) == (1.0, 0.0)
+
+
+def test_the_ten_line_policy_stands_the_battery(tmp_path: Path) -> None:
+    """As the page says to run it."""
+    code = next(
+        block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "def one_key" in block
+    )
+    (tmp_path / "my_module.py").write_text(code)
+    battery = ["tests/policies/test_battery.py", "-k", "one_key", "--policy", "my_module:one_key"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *battery],
+        cwd=ROOT,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert re.search(r"\b10 passed", done.stdout), done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
 
 
 def test_every_name_and_file_of_the_page_exists_and_none_is_missing() -> None:

@@ -31,8 +31,8 @@ TOLERANCE = 1e-9  # of the mean load: sums of floats in another order differ by 
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Keys, or groups of `counts` like keys: cost and state bytes of one of them, where it is, where hashing
-    puts it."""
+    """Keys: the cost and state bytes of each, where it is, and where hashing puts it. `counts` is 1 for each,
+    but for the compact policy, whose items are groups of so many like keys."""
 
     costs: Floats
     state_bytes: Floats

@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 import skewless
 from fake_gateway import SKEWED, FakeGateway, FakeQuery
+from skewless.control.loop import Loop
+from skewless.control.settings import Settings
 from skewless.errors import (
     CheckpointError,
     NotYetError,
@@ -266,7 +268,7 @@ def released(newest: list[int], in_log: int = -1) -> Balancer:
         newest=lambda query_id: newest.pop(0) if len(newest) > 1 else newest[0],
         newest_in_log=lambda query: in_log,
     )
-    return Balancer(gateway)
+    return Balancer(gateway, Loop(gateway, Settings(policy=None)))
 
 
 @pytest.mark.parametrize(("active", "newest", "in_log"), [(True, [5, 6, 7], -1), (False, [6], 7)])

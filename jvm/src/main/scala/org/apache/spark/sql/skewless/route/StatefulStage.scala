@@ -45,10 +45,20 @@ private[skewless] final case class StatefulStage(
 
   def side(exchange: Exchange): Option[Side] = splittable.toOption.flatMap(_.side(exchange))
 
-  def splits: Splits = splittable.fold(
+  def splits(conf: SQLConf): Splits = splittable.fold(
     Splits.none,
-    join =>
-      Splits(join.sides, s"its join allows that on the ${join.sides.map(_.name).mkString(" or ")} side only")
+    join => {
+      val sure = join.sides.filter(conf.stateStoreCheckpointFormatVersion >= 2 || join.choosesByContent(_))
+      if (sure == join.sides)
+        Splits(sure, s"its join allows that on the ${sure.map(_.name).mkString(" or ")} side only")
+      else
+        Splits(
+          sure,
+          "its rows may differ between two attempts (user code, another shuffle or an unknown source below " +
+            "it), which is safe in checkpoint format 2 only: start it on a new checkpoint with " +
+            s"${SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key}=2"
+        )
+    }
   )
 
   /** Why the stage cannot be routed, if it cannot. */
@@ -110,7 +120,7 @@ private[skewless] object StatefulStage {
           .flatMap(_.partitions)
           .headOption
           .fold[StateShape](StateShape.Refused(AllMeet))(
-            StateShape.Routable(_, stages.map(_.splits).reduce(_ and _).and(asWritten(query)))
+            StateShape.Routable(_, stages.map(_.splits(conf)).reduce(_ and _).and(asWritten(query)))
           )
       }
   }

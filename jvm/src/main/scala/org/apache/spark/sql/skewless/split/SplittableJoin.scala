@@ -13,6 +13,14 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.join.Streamin
 private[skewless] final case class SplittableJoin(left: Exchange, right: Exchange, sides: Set[Side]) {
   def side(exchange: Exchange): Option[Side] =
     if (exchange eq left) Some(Left) else if (exchange eq right) Some(Right) else None
+
+  /**
+   * Whether the content of a side's rows decides where they go. Else mappers take turns, and a run with other
+   * mappers deals rows out otherwise: in checkpoint format 1 a task of an earlier run that commits late would
+   * then leave the state of a partition wrong, in silence.
+   */
+  def choosesByContent(side: Side): Boolean =
+    RepeatableInput.content((if (side == Left) left else right).child).isDefined
 }
 
 /**

@@ -3,7 +3,7 @@ package org.apache.spark.sql.skewless.split
 import java.nio.{ByteBuffer, ByteOrder}
 
 import io.skewless.table.{Left, Right, Split, Table}
-import org.apache.spark.sql.DataFrame
+import org.apache.spark.sql.{DataFrame, Encoders, Row}
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.skewless.route.Routing
 import org.apache.spark.sql.skewless.{Event, FullMatrix, JoinSplits, Operator, Queries, SparkPrivate}
@@ -196,6 +196,24 @@ class JoinSplitSuite extends AnyFunSuite with JoinSplits {
     Seq("count", "dropDuplicates", "session window", "transformWithState, timers").foreach { name =>
       val operator = Operator.named(name)
       refused(operator.query, left, "keeps one state per key", operator.mode)
+    }
+  }
+
+  test("rows that two attempts may see differently are split in checkpoint format 2 only") {
+    val mapped = (df: DataFrame) =>
+      join("inner")(df.mapPartitions((rows: Iterator[Row]) => rows)(Encoders.row(df.schema)))
+    val format = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+    withConf(format -> "1")(refused(mapped, left, s"$format=2"))
+    withConf(format -> "2", "spark.sql.shuffle.partitions" -> n.toString) {
+      withRun(mapped, "append", ours) { run =>
+        val query = run.start()
+        run.stream.addData(batches.head)
+        query.processAllAvailable()
+        Queries.publish(query, splitting(left), limits)
+        run.stream.addData(batches(1))
+        query.processAllAvailable()
+        assert(spreads(query))
+      }
     }
   }
 

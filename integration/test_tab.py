@@ -61,7 +61,7 @@ def start(df: DataFrame, home: Path, name: str, mode: str = "update", **trigger:
 
 
 @pytest.fixture(scope="module")
-def pages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, str]]:
+def pages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, str]:
     """The tab's two pages after a levelled query, and where the tab is."""
     home = tmp_path_factory.mktemp("tab")
     (home / "in").mkdir()
@@ -83,8 +83,9 @@ def pages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         tab = f"{spark.sparkContext.uiWebUrl}/skewless/"
         page = f"{tab}query/?id={query.id}"
         eventually(lambda: "Swaps and splits" in get(page))
-        yield get(tab), get(page), tab
+        shown = get(tab), get(page), tab
     query.stop()
+    return shown
 
 
 def working(df: DataFrame) -> DataFrame:

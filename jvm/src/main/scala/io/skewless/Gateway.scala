@@ -16,14 +16,14 @@ import org.apache.spark.sql.skewless.ui.LoopNews
 import org.apache.spark.sql.streaming.StreamingQuery
 
 /**
- * All that Python may call, over Py4J, one direction only: `gateway.py` is its other half. Arguments and results
- * are plain values, tables are `TableCodec`'s bytes. Every refusal is a `SkewlessException`, whose code names
- * the Python error. What only asks changes nothing; what changes something says so by its verb. `loop` is a
- * name that each loop gives itself: several sessions of one application have a loop each.
+ * All that Python may call, over Py4J, one direction only: `gateway.py` is its other half. Arguments and
+ * results are plain values, tables are `TableCodec`'s bytes. Every refusal is a `SkewlessException`, whose
+ * code names the Python error. What only asks changes nothing; what changes something says so by its verb.
+ * `loop` is a name that each loop gives itself: several sessions of one application have a loop each.
  */
 object Gateway {
 
-  // -- session and DataFrames ----------------------------------------------------------------------------------
+  // -- session and DataFrames -----------------------------------------------------------------------------
 
   def version(): String = SparkLine.JarVersion
 
@@ -41,7 +41,7 @@ object Gateway {
   def keyHash(session: SparkSession, columns: JList[Column]): Column =
     Routing.keyHash(session.asInstanceOf[ClassicSession], columns.asScala.toSeq)
 
-  // -- tables --------------------------------------------------------------------------------------------------
+  // -- tables ---------------------------------------------------------------------------------------------
 
   /** Stores a table and pins the next unplanned batch to it: (epoch, first batch under it). */
   def publish(session: SparkSession, query: StreamingQuery, table: Array[Byte]): Array[Long] = {
@@ -69,7 +69,7 @@ object Gateway {
   /** The committed swaps of a query's run as JSON, oldest first. */
   def swaps(query: StreamingQuery): JList[String] = QueryRegistry.run(query).swaps.records.map(_.json).asJava
 
-  // -- checkpoints of stopped queries --------------------------------------------------------------------------
+  // -- checkpoints of stopped queries ---------------------------------------------------------------------
 
   def releaseCheckpoint(session: SparkSession, location: String): String =
     ReleaseCheckpoint.release(classic(session), location)
@@ -91,7 +91,7 @@ object Gateway {
   def dropOld(session: SparkSession, location: String): String =
     ConvertCheckpoint.dropOld(classic(session), location)
 
-  // -- placement -----------------------------------------------------------------------------------------------
+  // -- placement ------------------------------------------------------------------------------------------
 
   /** From the next batch that is planned on, these partitions of a query's state would rather run there. */
   def place(query: StreamingQuery, wishes: JMap[Integer, String]): Unit = {
@@ -107,11 +107,12 @@ object Gateway {
       .map { case (partition, executor) => Int.box(partition) -> executor }
       .asJava
 
-  // -- watching ------------------------------------------------------------------------------------------------
+  // -- watching -------------------------------------------------------------------------------------------
 
   /**
-   * From the next batch of this run on its keys are counted, its planner waits up to `planWaitMs` for the loop
-   * to decide, and with `lookAhead` a batch is shown before it is planned (`upcoming`). Again changes how.
+   * From the next batch of this run on its keys are counted, its planner waits up to `planWaitMs` for the
+   * loop to decide, and with `lookAhead` a batch is shown before it is planned (`upcoming`). Again changes
+   * how.
    */
   def watch(
       session: SparkSession,
@@ -142,9 +143,11 @@ object Gateway {
   def decided(session: SparkSession, queryId: String, batch: Long): Unit =
     registry(session).decided(queryId, batch)
 
-  // -- asking --------------------------------------------------------------------------------------------------
+  // -- asking ---------------------------------------------------------------------------------------------
 
-  /** Why a run of a query will take no table, as far as it is known by now; null if nothing speaks against it. */
+  /**
+   * Why a run of a query will take no table, as far as it is known by now; null if nothing speaks against it.
+   */
   def obstacle(session: SparkSession, query: StreamingQuery): String =
     QueryRegistry.run(query).tables.obstacle(application(session).listener.hasCommitted(query.runId)).orNull
 
@@ -163,15 +166,17 @@ object Gateway {
   def upcoming(session: SparkSession, queryId: String): ObservedBatch =
     application(session).listener.upcoming(queryId).orNull
 
-  /** The newest committed batch of a query, -1 before the first: ask before `observed`, and pass to `decided`. */
+  /**
+   * The newest committed batch of a query, -1 before the first: ask before `observed`, and pass to `decided`.
+   */
   def newestCommitted(session: SparkSession, queryId: String): Long =
     application(session).listener.newestCommitted(queryId)
 
-  // -- showing -------------------------------------------------------------------------------------------------
+  // -- showing --------------------------------------------------------------------------------------------
 
   /**
-   * What the loop knows of a query, for Spark's metrics: imbalance and pause may be null. False if no such query
-   * runs.
+   * What the loop knows of a query, for Spark's metrics: imbalance and pause may be null. False if no such
+   * query runs.
    */
   def showMetrics(
       session: SparkSession,
@@ -184,8 +189,8 @@ object Gateway {
   private def classic(session: SparkSession): ClassicSession = session.asInstanceOf[ClassicSession]
 
   /**
-   * News of the loop for the tab in Spark's UI, as JSON (`report/news.py`): true if there is a UI or an event log
-   * to keep it, else nobody needs to send more.
+   * News of the loop for the tab in Spark's UI, as JSON (`report/news.py`): true if there is a UI or an event
+   * log to keep it, else nobody needs to send more.
    */
   def show(session: SparkSession, news: String): Boolean = LoopNews.post(classic(session).sparkContext, news)
 

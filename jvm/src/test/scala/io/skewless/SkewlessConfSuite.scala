@@ -14,7 +14,8 @@ class SkewlessConfSuite extends AnyFunSuite {
 
   test("without settings every setting has its default") {
     assert(
-      read().maxEntries == SkewlessConf.MaxEntries.default && read().retainedBatches == SkewlessConf.RetainedBatches.default
+      read().maxEntries == SkewlessConf.MaxEntries.default &&
+        read().retainedBatches == SkewlessConf.RetainedBatches.default
     )
   }
 

@@ -42,7 +42,7 @@ final class BatchListener(
   private val ended = mutable.LinkedHashSet.empty[String]
   val news = new News
 
-  // -- what Spark says -----------------------------------------------------------------------------------------
+  // -- what Spark says ------------------------------------------------------------------------------------
 
   override def onTaskEnd(end: SparkListenerTaskEnd): Unit =
     if (end.reason == Success && end.taskMetrics != null) synchronized {
@@ -98,9 +98,11 @@ final class BatchListener(
     ()
   }
 
-  // -- what is about to run ------------------------------------------------------------------------------------
+  // -- what is about to run -------------------------------------------------------------------------------
 
-  /** A routed exchange is about to be read; the accumulator goes into its tasks. Called by `RoutedReadExec`. */
+  /**
+   * A routed exchange is about to be read; the accumulator goes into its tasks. Called by `RoutedReadExec`.
+   */
   def expectReads(accumulatorId: Long, batch: BatchLoads, counters: ReadCounters): Unit = synchronized {
     ended -= batch.queryId
     loads.expect(accumulatorId, batch, counters)
@@ -138,7 +140,7 @@ final class BatchListener(
     news.add()
   }
 
-  // -- what is known -------------------------------------------------------------------------------------------
+  // -- what is known --------------------------------------------------------------------------------------
 
   /** The loads of a query's exchanges, oldest batch first; an empty id asks for batch jobs. */
   def loads(queryId: String): Seq[BatchLoads] = synchronized(loads.of(queryId))

@@ -13,7 +13,9 @@ import org.apache.spark.util.AccumulatorV2
  */
 final case class ReadCounters(rows: Long, bytes: Seq[Long])
 
-/** Which partitions a task read: added to once per task by `RoutedReadExec`, delivered with the task's end. */
+/**
+ * Which partitions a task read: added to once per task by `RoutedReadExec`, delivered with the task's end.
+ */
 final class PartitionsRead extends AccumulatorV2[Integer, JList[Integer]] {
   private val indices = new JArrayList[Integer]()
   override def isZero: Boolean = indices.isEmpty
@@ -24,7 +26,9 @@ final class PartitionsRead extends AccumulatorV2[Integer, JList[Integer]] {
   override def add(index: Integer): Unit = indices.add(index)
   override def value: JList[Integer] = indices
 
-  /** The driver's copy stays empty: only each task's own update matters, and the listener takes it from there. */
+  /**
+   * The driver's copy stays empty: only each task's own update matters, and the listener takes it from there.
+   */
   override def merge(other: AccumulatorV2[Integer, JList[Integer]]): Unit = ()
 }
 
@@ -36,7 +40,10 @@ private[observe] final class LoadRecorder(retainedBatches: Int) {
   def expect(accumulatorId: Long, loads: BatchLoads, counters: ReadCounters): Unit =
     reads.add(accumulatorId, (loads, counters))
 
-  /** A task that reads several partitions (after `coalesce`) has one count and one time: each gets an equal part. */
+  /**
+   * A task that reads several partitions (after `coalesce`) has one count and one time: each gets an equal
+   * part.
+   */
   def record(accumulatorId: Long, read: JList[_], end: SparkListenerTaskEnd): Unit =
     reads.get(accumulatorId).foreach { case (loads, counters) =>
       val indices = read.asScala.map(_.asInstanceOf[Integer].intValue)

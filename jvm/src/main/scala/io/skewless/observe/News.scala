@@ -15,7 +15,10 @@ final class News {
     notifyAll()
   }
 
-  /** Waits until there is something that this loop has not heard of, or for so many milliseconds: whether there is. */
+  /**
+   * Waits until there is something that this loop has not heard of, or for so many milliseconds: whether
+   * there is.
+   */
   def await(loop: String, millis: Long): Boolean = synchronized {
     if (isHeard(loop) && millis > 0) wait(millis)
     val isNews = !isHeard(loop)

@@ -26,8 +26,8 @@ final class BatchLoads(val queryId: String, val batchId: Long, val epoch: Long, 
 final case class Upcoming(epoch: Long, rows: Array[Long], keys: HotKeys, sides: String = "")
 
 /**
- * One batch of a query as the loop sees it: loads by partition and hot keys, all its routed exchanges together.
- * Arrays are handed to Python as little-endian bytes: one call per array, not one per element.
+ * One batch of a query as the loop sees it: loads by partition and hot keys, all its routed exchanges
+ * together. Arrays are handed to Python as little-endian bytes: one call per array, not one per element.
  *
  * @param batchMs how long it took; of a batch that is still to come, how long it took to look at it
  * @param slots   of the executors that are alive when this is asked for
@@ -66,7 +66,9 @@ final class ObservedBatch(
     longs(launched.map(at => if (at < 0) -1L else at - first))
   }
 
-  /** The executor that ran each partition's task, as a place in `executorSlots`; -1 if it is gone, or unknown. */
+  /**
+   * The executor that ran each partition's task, as a place in `executorSlots`; -1 if it is gone, or unknown.
+   */
   def executors: Array[Byte] = ints(Array.tabulate(partitions)(p => slots.indexOf(longest(p)._3)))
   def executorSlots: Array[Byte] = ints(slots.byExecutor.map(_._2).toArray)
 

@@ -3,9 +3,9 @@ package io.skewless.observe
 import scala.collection.mutable
 
 /**
- * Items by the accumulator that fills them, of the newest `most` batches of each query; outside a stream, where
- * the query is empty and there are no batches, the newest `most` items. A batch has one item per exchange.
- * Driver; not thread-safe.
+ * Items by the accumulator that fills them, of the newest `most` batches of each query; outside a stream,
+ * where the query is empty and there are no batches, the newest `most` items. A batch has one item per
+ * exchange. Driver; not thread-safe.
  */
 private[observe] final class Retained[T](most: Int, queryOf: T => String, batchOf: T => Long) {
   private val items = mutable.LinkedHashMap.empty[Long, T]

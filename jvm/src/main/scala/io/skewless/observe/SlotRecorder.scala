@@ -5,8 +5,8 @@ import scala.collection.mutable
 import org.apache.spark.SparkConf
 
 /**
- * The executors that are alive and take tasks, each with the number of tasks that it runs at once. Driver; not
- * thread-safe.
+ * The executors that are alive and take tasks, each with the number of tasks that it runs at once. Driver;
+ * not thread-safe.
  */
 private[observe] final class SlotRecorder(taskCpus: Int) {
   private val executors = mutable.LinkedHashMap.empty[String, Int]

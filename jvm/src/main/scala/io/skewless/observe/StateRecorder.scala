@@ -2,7 +2,10 @@ package io.skewless.observe
 
 import scala.collection.mutable
 
-/** The state bytes of each query, from what the tasks of its stateful stages measured. Driver; not thread-safe. */
+/**
+ * The state bytes of each query, from what the tasks of its stateful stages measured. Driver; not
+ * thread-safe.
+ */
 private[observe] final class StateRecorder(retainedBatches: Int, tracked: Int) {
   private val measured =
     new Retained[(String, Long)](retainedBatches, _._1, _._2) // accumulator -> query, batch

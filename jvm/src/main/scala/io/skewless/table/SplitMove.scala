@@ -2,11 +2,11 @@ package io.skewless.table
 
 /**
  * Where the state rows of one side go when the split of their key changes. All rows that a partition holds of
- * the key and the side made the same choice, so they go the same way: they follow their choice to the one of the
- * new split that keeps most of their copies where they are. Rows of several choices may so come together.
+ * the key and the side made the same choice, so they go the same way: they follow their choice to the one of
+ * the new split that keeps most of their copies where they are. Rows of several choices may so come together.
  *
- * Every copy of a row is the same row, so one copy (the first partition of the choice) gives to the partitions
- * that have none yet; a copy that the new split does not want is dropped.
+ * Every copy of a row is the same row, so one copy (the first partition of the choice) gives to the
+ * partitions that have none yet; a copy that the new split does not want is dropped.
  */
 final class SplitMove(before: Split, after: Split, side: Side) {
 

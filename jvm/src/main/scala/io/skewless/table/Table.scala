@@ -14,7 +14,8 @@ import io.skewless.SkewlessException
  *
  * @param splitOffsets `splitTargets(splitOffsets(i) until splitOffsets(i + 1))` are the targets of
  *                     `splitHashes(i)`
- * @param splitRows    the rows of their grid, see `Split`: as many as targets where nothing but a list was given
+ * @param splitRows    the rows of their grid, see `Split`: as many as targets where nothing but a list was
+ *   given
  */
 final class Table private (
     val epoch: Long,
@@ -182,7 +183,8 @@ object Table {
         refuse(s"the split of key hash ${splitHashes(i)} lists one target twice. List each target once.")
       if (splitRows(i) < 1 || targets.length % splitRows(i) != 0)
         refuse(
-          s"${splitRows(i)} rows do not divide the ${targets.length} targets of key hash ${splitHashes(i)}: " +
+          s"${splitRows(i)} rows do not divide the ${targets.length} targets of key hash " +
+          s"${splitHashes(i)}: " +
             "the grid would have holes. Give each row as many targets."
         )
     }

@@ -9,9 +9,9 @@ import io.skewless.SkewlessException
 /**
  * A table as bytes, the same in `table.py`: magic, format version, body length, SHA-256 of the body; then the
  * body, little endian: epoch, partitions, counts of moves, splits and split targets; move hashes, move
- * targets, split hashes, split widths, split targets. Format 2 adds the rows of each split; it is written only
- * where a split has more than one column. `decode` checks every bound before it takes memory. A digest shows
- * damage, not a forger.
+ * targets, split hashes, split widths, split targets. Format 2 adds the rows of each split; it is written
+ * only where a split has more than one column. `decode` checks every bound before it takes memory. A digest
+ * shows damage, not a forger.
  */
 object TableCodec {
   private val PlainVersion = 1

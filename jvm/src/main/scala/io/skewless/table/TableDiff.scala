@@ -3,8 +3,8 @@ package io.skewless.table
 import io.skewless.SkewlessException
 
 /**
- * One key hash whose targets, or their grid, differ between two tables; plain hashing counts as a target. Twin
- * of `Change` in `table.py`.
+ * One key hash whose targets, or their grid, differ between two tables; plain hashing counts as a target.
+ * Twin of `Change` in `table.py`.
  */
 final case class Change(keyHash: Int, before: Split, after: Split)
 

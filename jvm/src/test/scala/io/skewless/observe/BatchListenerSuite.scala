@@ -149,7 +149,8 @@ class BatchListenerSuite extends AnyFunSuite with TestSpark {
       SparkPrivate.drainListeners(spark.sparkContext)
       val loads = listener.loads(query.id.toString)
       assert(
-        loads.size == 1 && loads.head.batchId == 0 && loads.head.epoch == 3 && loads.head.rows.toSeq == trueRows
+        loads.size == 1 && loads.head.batchId == 0 && loads.head.epoch == 3 &&
+          loads.head.rows.toSeq == trueRows
       )
     } finally SparkPrivate.deleteRecursively(dir.toFile)
   }

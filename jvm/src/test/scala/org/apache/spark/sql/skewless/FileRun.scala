@@ -19,9 +19,9 @@ import org.apache.spark.sql.skewless.route.Routing
 import org.apache.spark.sql.streaming.Trigger
 
 /**
- * A query that several processes can run one after the other on one checkpoint: input is one file per batch, the
- * rows of a batch go to a file, and tables are published while the batch before them runs. Everything is on
- * `halt:`.
+ * A query that several processes can run one after the other on one checkpoint: input is one file per batch,
+ * the rows of a batch go to a file, and tables are published while the batch before them runs. Everything is
+ * on `halt:`.
  */
 final class FileRun(dir: Path, operator: Operator, format: String) {
   private val n = 4

@@ -12,15 +12,16 @@ import org.apache.spark.sql.skewless.state.{StateLayout, StateStoreLayout}
 import org.apache.spark.util.SerializableConfiguration
 
 /**
- * Makes an HDFS-backed checkpoint one of Spark's RocksDB provider, as a batch M of its own that reads no input:
+ * Makes an HDFS-backed checkpoint one of Spark's RocksDB provider, as a batch M of its own that reads no
+ * input:
  * {{{
  *   copy     version M of each store, as the HDFS-backed provider reads it, into version M + 1 of the other
  *   begin    offsets/M: the entry before, with the other provider
  *   commit   commits/M: the commit before
  * }}}
  * The state goes first: until `begin` the checkpoint is what it was, with some files beside it that no entry
- * names; afterwards all that is missing is the commit. Broken off anywhere, it can be done again from the start;
- * the next try writes the same files anew. The old state stays until somebody drops it.
+ * names; afterwards all that is missing is the commit. Broken off anywhere, it can be done again from the
+ * start; the next try writes the same files anew. The old state stays until somebody drops it.
  *
  * It becomes Spark's provider, not ours, so that it stays a checkpoint of plain Spark. Adopting it is a step
  * of its own, which can be undone.
@@ -41,15 +42,15 @@ final class ConvertCheckpoint(session: SparkSession, location: String, checkpoin
   if (!isStateful) refuse("it keeps no state, so there is nothing to convert.")
   if (sourceProvider != Handover.HdfsBacked)
     refuse(
-      s"its state is kept by $sourceProvider, and only ${Handover.HdfsBacked} needs converting. Nothing was " +
-        "changed."
+      s"its state is kept by $sourceProvider, and only ${Handover.HdfsBacked} needs converting. Nothing " +
+        "was changed."
     )
   if (isRepartition)
     refuse("Spark's offline repartition was tried and broken off. Run `skewless mend` first.")
   if (newestCommit != last)
     refuse(
-      s"batch $newest has begun and is not committed. Start the query as it is, let the batch finish, stop it, " +
-        "and convert it then. Nothing was changed."
+      s"batch $newest has begun and is not committed. Start the query as it is, let the batch finish, stop " +
+        "it, and convert it then. Nothing was changed."
     )
 
   private val operators: Seq[OperatorStateMetadata] = new StateMetadataPartitionReader(
@@ -104,6 +105,7 @@ final class ConvertCheckpoint(session: SparkSession, location: String, checkpoin
       StateStoreConf(conf(Handover.Sparks, checkpointFormat)),
       SerializableConfiguration.broadcast(session.sparkContext, hadoop)
     )
+    val _ = session.streams.stateStoreCoordinator // stores report to it, and without a query nobody made it
     val numbers = partitions(layout)
     val parts = session.sparkContext.parallelize(numbers, numbers.size).map(job.copy).collect().toSeq
     copied += store -> parts
@@ -121,8 +123,8 @@ final class ConvertCheckpoint(session: SparkSession, location: String, checkpoin
       if (checkpointFormat == 1) first else CommitMetadataV2(first.nextBatchWatermarkMs, Some(ids))
     if (!commits.add(batch, committed))
       refuse(s"another driver has committed batch $batch. Stop it, and look what it did.")
-    s"$root is a RocksDB checkpoint from batch $batch on. The query goes on with batch ${batch + 1}. The old state " +
-      "is still there; `skewless convert --drop-old` removes it."
+    s"$root is a RocksDB checkpoint from batch $batch on. The query goes on with batch ${batch + 1}. The " +
+      "old state is still there; `skewless convert --drop-old` removes it."
   }
 
   /** By operator, partition and store, as Spark's commit log has them in checkpoint format 2. */

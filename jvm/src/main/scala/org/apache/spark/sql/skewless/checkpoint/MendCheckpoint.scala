@@ -28,8 +28,8 @@ object MendCheckpoint {
 
   private def taken(checkpoint: StoppedCheckpoint, whose: String): String = {
     val kept = checkpoint.removeNewest()
-    s"${checkpoint.root}: batch ${checkpoint.newest}, begun by $whose is taken back; the query goes on from batch " +
-      s"${checkpoint.newestCommit + 1}. The entry is kept in $kept."
+    s"${checkpoint.root}: batch ${checkpoint.newest}, begun by $whose is taken back; the query goes on " +
+      s"from batch ${checkpoint.newestCommit + 1}. The entry is kept in $kept."
   }
 
   private def partitions(checkpoint: StoppedCheckpoint): Int =

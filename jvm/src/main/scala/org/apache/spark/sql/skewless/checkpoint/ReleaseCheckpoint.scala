@@ -28,8 +28,8 @@ object ReleaseCheckpoint {
       case Handover.Ours =>
         checkHome(checkpoint)
         val kept = replaceNewest(named(entry(newest), Handover.Sparks))
-        s"$root is plain Spark's from its next start on: entry $newest of its offset log names Spark's provider. " +
-          s"The entry as it was is kept in $kept; `skewless release --undo` puts it back."
+        s"$root is plain Spark's from its next start on: entry $newest of its offset log names Spark's " +
+          s"provider. The entry as it was is kept in $kept; `skewless release --undo` puts it back."
       case other => s"$root is plain Spark's already: its newest entry names $other. Nothing was changed."
     }
   }
@@ -39,8 +39,8 @@ object ReleaseCheckpoint {
     import checkpoint._
     val before = kept.filter(_.metadataOpt.flatMap(Handover.providerOf).contains(Handover.Ours)).getOrElse {
       refuse(
-        s"there is no release to undo: entry $newest, its newest, was not changed by `skewless release`. To " +
-          "put the query on Skewless again, start it with spark.skewless.adopt=true."
+        s"there is no release to undo: entry $newest, its newest, was not changed by `skewless release`. " +
+          "To put the query on Skewless again, start it with spark.skewless.adopt=true."
       )
     }
     if (provider(newest) == Handover.Ours) s"$root names Skewless's provider already. Nothing was changed."
@@ -65,11 +65,12 @@ object ReleaseCheckpoint {
     val lies =
       s"its state lies by the table of epoch ${table.epoch}, which moves ${table.size} keys from home. "
     if (pins.latest.exists(_.isEmpty))
-      lies + s"Batch ${pins.newestBatch} takes them home: start the query with Skewless, let that batch finish, " +
-        "stop it, and release it then. Nothing was changed."
+      lies + s"Batch ${pins.newestBatch} takes them home: start the query with Skewless, let that batch " +
+        "finish, stop it, and release it then. Nothing was changed."
     else
-      lies + "Start the query with Skewless and call balancer.release(query), which takes them home; or publish " +
-        "an empty table, let its batch finish, stop the query, and release it then. Nothing was changed."
+      lies + "Start the query with Skewless and call balancer.release(query), which takes them home; or " +
+        "publish an empty table, let its batch finish, stop the query, and release it then. Nothing was " +
+        "changed."
   }
 
   /** The same entry with another provider. */

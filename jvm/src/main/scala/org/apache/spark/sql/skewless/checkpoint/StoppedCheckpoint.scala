@@ -67,7 +67,7 @@ private[checkpoint] final class StoppedCheckpoint(val session: SparkSession, loc
 
   def refuse(why: String): Nothing = throw SkewlessException.checkpoint(s"$root: $why")
 
-  // -- changing the newest entry -------------------------------------------------------------------------------
+  // -- changing the newest entry --------------------------------------------------------------------------
 
   /** Puts an entry in the place of the newest one, whole or not at all. The old one is kept: `kept`. */
   def replaceNewest(by: OffsetSeqBase): Path = {

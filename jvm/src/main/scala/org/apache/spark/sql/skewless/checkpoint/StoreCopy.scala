@@ -33,8 +33,8 @@ private[checkpoint] final case class StoreCopy(
     val found = withProvider(partition, to)(count(_, copied.checkpointId))
     if (found != copied.rows)
       throw SkewlessException.checkpoint(
-        s"partition $partition of operator ${layout.operatorId} under $stateRoot has ${copied.rows} rows, its copy " +
-          s"$found. Nothing was committed; the old state is as it was."
+        s"partition $partition of operator ${layout.operatorId} under $stateRoot has ${copied.rows} rows, " +
+          s"its copy $found. Nothing was committed; the old state is as it was."
       )
     copied
   }

@@ -9,9 +9,9 @@ import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 
 /**
- * Tells Spark where the tasks of a stateful stage should run. Stands above the topmost stateful operator of the
- * stage: the scheduler asks a stage's RDDs from the top down, and the first that prefers a place decides, so it
- * goes before the state store's own. Rows pass through; nothing is done per row.
+ * Tells Spark where the tasks of a stateful stage should run. Stands above the topmost stateful operator of
+ * the stage: the scheduler asks a stage's RDDs from the top down, and the first that prefers a place decides,
+ * so it goes before the state store's own. Rows pass through; nothing is done per row.
  *
  * @param wishes the driver's part; stateful operators further up serialize the plan below them, and it stays
  *               behind

@@ -28,7 +28,8 @@ private[skewless] final class PlacementWishes(executors: AliveExecutors) {
     wishes.foreach { case (partition, executor) =>
       if (partition < 0 || partitions.exists(partition >= _))
         refuse(
-          s"partition $partition is not one of the query's${partitions.fold("")(" " + _)}. Name partitions from 0"
+          s"partition $partition is not one of the query's${partitions.fold("")(" " + _)}. Name partitions " +
+          "from 0"
         )
       if (!hosts.contains(executor))
         refuse(

@@ -27,8 +27,8 @@ import org.apache.spark.sql.skewless.SkewlessStateStoreProvider
  *   release  batch K      entry K names ours        every key goes home
  *            batch K + 1  entry K + 1 names Spark's all keys are at home, and stay there
  * }}}
- * So state that a table has placed never stands under Spark's name, and no file is edited. Both providers write
- * the same files. Not thread-safe: `QueryTables` holds the lock.
+ * So state that a table has placed never stands under Spark's name, and no file is edited. Both providers
+ * write the same files. Not thread-safe: `QueryTables` holds the lock.
  */
 private[query] final class Handover(execution: StreamExecution) extends Logging {
 
@@ -45,8 +45,9 @@ private[query] final class Handover(execution: StreamExecution) extends Logging 
     conf.setConf(SQLConf.STATE_STORE_PROVIDER_CLASS, Handover.Ours)
     nextEntryNames(Handover.Ours)
     logWarning(
-      s"query ${execution.id}: Skewless adopts its checkpoint ${execution.resolvedCheckpointRoot}. From batch " +
-        s"${batchId + 1} on it can be started only with the Skewless jar and extension, until it is released"
+      s"query ${execution.id}: Skewless adopts its checkpoint ${execution.resolvedCheckpointRoot}. From " +
+        s"batch ${batchId + 1} on it can be started only with the Skewless jar and extension, until it is " +
+        "released"
     )
   }
 
@@ -54,8 +55,8 @@ private[query] final class Handover(execution: StreamExecution) extends Logging 
   def release(batchId: Long): Unit = if (next.contains(Handover.Ours)) {
     nextEntryNames(Handover.Sparks)
     logWarning(
-      s"query ${execution.id}: Skewless gives its checkpoint ${execution.resolvedCheckpointRoot} back. Once " +
-        s"batch ${batchId + 1} has begun, plain Spark can go on with it"
+      s"query ${execution.id}: Skewless gives its checkpoint ${execution.resolvedCheckpointRoot} back. " +
+        s"Once batch ${batchId + 1} has begun, plain Spark can go on with it"
     )
   }
 
@@ -85,8 +86,8 @@ private[skewless] object Handover {
   def providerOf(metadata: OffsetSeqMetadataBase): Option[String] = metadata.conf.get(Key)
 
   def unknown(version: Int): SkewlessException = SkewlessException.version(
-    s"the offset log is of version $version, which this release does not know. Use the Skewless that serves " +
-      "this Spark."
+    s"the offset log is of version $version, which this release does not know. Use the Skewless that " +
+      "serves this Spark."
   )
 
   /** The same, but for the provider. */

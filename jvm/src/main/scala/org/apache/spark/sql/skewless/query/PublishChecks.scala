@@ -8,8 +8,8 @@ import org.apache.spark.sql.execution.streaming.RealTimeTrigger
 import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution}
 
 /**
- * Whether a query can take a table. A refusal says by its code whether to ask again: `QueryError` is final for
- * this run, `NotYetError` may pass with the query's next batch, `TableError` is about this table alone.
+ * Whether a query can take a table. A refusal says by its code whether to ask again: `QueryError` is final
+ * for this run, `NotYetError` may pass with the query's next batch, `TableError` is about this table alone.
  */
 private[query] final class PublishChecks(execution: StreamExecution, handover: Handover) {
   import PublishChecks._
@@ -34,8 +34,8 @@ private[query] final class PublishChecks(execution: StreamExecution, handover: H
   }
 
   def refuseReleased(batch: Long): Nothing = refuse(
-    s"it is released: from batch ${batch + 1} on its checkpoint is plain Spark's. To balance it again, start " +
-      s"it again with ${SkewlessConf.Adopt.key}=true."
+    s"it is released: from batch ${batch + 1} on its checkpoint is plain Spark's. To balance it again, " +
+      s"start it again with ${SkewlessConf.Adopt.key}=true."
   )
 
   /**
@@ -125,8 +125,8 @@ private[query] final class PublishChecks(execution: StreamExecution, handover: H
         case None if !started && obstacle.isDefined => obstacle.foreach(refuseState)
         case None if started || !StateShape.isCertain(execution) =>
           refuseForNow(
-            s"how its $operator is planned is not known before its first batch of this run. Publish after that " +
-              "batch."
+            s"how its $operator is planned is not known before its first batch of this run. Publish after " +
+              "that batch."
           )
         case _ =>
       }

@@ -77,7 +77,9 @@ final class QueryRegistry private extends RunEvents {
 object QueryRegistry {
   private val byContext = TrieMap.empty[SparkContext, QueryRegistry]
 
-  /** The registry of an application; one that has stopped leaves nothing behind for the next in its process. */
+  /**
+   * The registry of an application; one that has stopped leaves nothing behind for the next in its process.
+   */
   def of(context: SparkContext): QueryRegistry = byContext.getOrElse(context, begin(context))
 
   private def begin(context: SparkContext): QueryRegistry = synchronized {

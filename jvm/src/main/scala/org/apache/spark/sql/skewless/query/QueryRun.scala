@@ -10,8 +10,8 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.skewless.placement.{AliveExecutors, PlacementWishes}
 
 /**
- * One run of one query: its tables, the book of its swaps, and what is measured of its state, each in a file of
- * its own. Driver.
+ * One run of one query: its tables, the book of its swaps, and what is measured of its state, each in a file
+ * of its own. Driver.
  */
 final class QueryRun private[query] (val execution: StreamExecution, watches: Watches) {
   private val attempt = new Attempt(execution)

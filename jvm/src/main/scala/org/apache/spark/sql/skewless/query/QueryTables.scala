@@ -33,12 +33,13 @@ private[skewless] final case class StateTables(before: Option[Table], after: Opt
 }
 
 /**
- * The tables of one run of one query: which one a micro-batch is routed by, and which batch a new one is pinned
- * to. The lock orders publishing and planning: a batch is never planned while it is being pinned.
+ * The tables of one run of one query: which one a micro-batch is routed by, and which batch a new one is
+ * pinned to. The lock orders publishing and planning: a batch is never planned while it is being pinned.
  *
  * A table is published by writing it and then its pin, a file `batch -> epoch` for a batch that has not been
  * planned yet. Batch N runs under the epoch of the newest pin at or below N. Neither file is ever overwritten
- * and planning writes nothing, so planning a batch again - a retry, a restart, `explain` - finds the same epoch.
+ * and planning writes nothing, so planning a batch again - a retry, a restart, `explain` - finds the same
+ * epoch.
  */
 final class QueryTables private[query] (
     execution: StreamExecution,
@@ -67,9 +68,12 @@ final class QueryTables private[query] (
   /** The batch of the empty table, if the query is released: after it the checkpoint is plain Spark's. */
   private var releasedIn: Option[Long] = None
 
-  // -- planning ------------------------------------------------------------------------------------------------
+  // -- planning -------------------------------------------------------------------------------------------
 
-  /** How an exchange of `n` partitions is routed in this batch. Called by the strategy, on the stream's thread. */
+  /**
+   * How an exchange of `n` partitions is routed in this batch. Called by the strategy, on the stream's
+   * thread.
+   */
   def routing(batchId: Long, n: Int): ExchangeRouting = synchronized {
     begin(batchId)
     routedPartitions += n
@@ -104,9 +108,9 @@ final class QueryTables private[query] (
   private def checkOwn(batchId: Long, epoch: Long): Unit =
     handover.entry(batchId).filter(_ != Handover.Ours).foreach { provider =>
       throw SkewlessException.checkpoint(
-        s"batch $batchId of query ${execution.id} is to move state by the table of epoch $epoch, and its entry " +
-          s"of the offset log names $provider, which would not know of that. Nothing was moved; restore the " +
-          "checkpoint from a copy."
+        s"batch $batchId of query ${execution.id} is to move state by the table of epoch $epoch, and its " +
+          s"entry of the offset log names $provider, which would not know of that. Nothing was moved; " +
+          "restore the checkpoint from a copy."
       )
     }
 
@@ -125,8 +129,9 @@ final class QueryTables private[query] (
     case StateShape.Routable(_, splits) =>
       splits.obstacle(table).foreach { why =>
         throw SkewlessException.checkpoint(
-          s"the state of query ${execution.id} lies by the table of epoch ${table.epoch}, and batch $batchId " +
-            s"cannot be routed by it: $why. The query stops before any row is read; start it as it was."
+          s"the state of query ${execution.id} lies by the table of epoch ${table.epoch}, and batch " +
+            s"$batchId cannot be routed by it: $why. The query stops before any row is read; start it as " +
+            "it was."
         )
       }
     case _ =>
@@ -144,7 +149,7 @@ final class QueryTables private[query] (
 
   def decided(batchId: Long): Unit = synchronized(planWait.decided(batchId))
 
-  // -- adopting and releasing ----------------------------------------------------------------------------------
+  // -- adopting and releasing -----------------------------------------------------------------------------
 
   /**
    * Takes the checkpoint over in the first batch of a run, if the setting says so and a table could level the
@@ -162,9 +167,10 @@ final class QueryTables private[query] (
   }
 
   private def refuseUnreleased(batchId: Long, table: Table): Nothing = throw SkewlessException.checkpoint(
-    s"query ${execution.id} cannot be adopted in batch $batchId: its checkpoint names Spark's provider, yet a " +
-      s"table in force or waiting, epoch ${table.epoch}, moves ${table.size} keys. It was never released, or files of " +
-      "different times were mixed. Restore the checkpoint from a copy; the query stops before any row is read."
+    s"query ${execution.id} cannot be adopted in batch $batchId: its checkpoint names Spark's provider, " +
+      s"yet a table in force or waiting, epoch ${table.epoch}, moves ${table.size} keys. It was never " +
+      "released, or files of different times were mixed. Restore the checkpoint from a copy; the query " +
+      "stops before any row is read."
   )
 
   /**
@@ -185,7 +191,7 @@ final class QueryTables private[query] (
     }
   }
 
-  // -- looking ahead -------------------------------------------------------------------------------------------
+  // -- looking ahead --------------------------------------------------------------------------------------
 
   /**
    * Counts what a batch holds and shows it to the loop, if the loop wants to see that and it is worth it. The
@@ -214,7 +220,7 @@ final class QueryTables private[query] (
     }
   }
 
-  // -- publishing ----------------------------------------------------------------------------------------------
+  // -- publishing -----------------------------------------------------------------------------------------
 
   /** Stores a table and pins the next unplanned batch to it: (epoch, batch). */
   def publish(table: Table, conf: SkewlessConf): (Long, Long) = synchronized {
@@ -243,7 +249,7 @@ final class QueryTables private[query] (
 
   def tableAt(batchId: Long): Option[Table] = synchronized(pinLog.tableAt(batchId))
 
-  // -- after a batch -------------------------------------------------------------------------------------------
+  // -- after a batch --------------------------------------------------------------------------------------
 
   def committed(batchMs: Long): Unit = pace.batchMs = batchMs
 

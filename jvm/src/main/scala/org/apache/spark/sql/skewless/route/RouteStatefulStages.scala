@@ -12,13 +12,13 @@ import org.apache.spark.sql.skewless.split.{RepeatableInput, SpreadExec, SpreadP
 import org.apache.spark.sql.skewless.state.{AnyProvider, StateSwapExec}
 
 /**
- * Routes the exchanges that feed stateful operators by the table of the micro-batch. A function of the plan and
- * of `routing`, which `PrepareBatch` makes: it starts no job, waits for nothing, writes nothing.
+ * Routes the exchanges that feed stateful operators by the table of the micro-batch. A function of the plan
+ * and of `routing`, which `PrepareBatch` makes: it starts no job, waits for nothing, writes nothing.
  *
  * A stage - the nodes between exchanges - that keeps state is routed whole: the exchange that feeds the
  * operator, and every other hash exchange that the stage reads, such as the static side of a join with the
- * operator's result. Spark dropped shuffles because those fitted together under plain hashing; under one table
- * for all they still do. A stage that cannot be routed whole is not routed.
+ * operator's result. Spark dropped shuffles because those fitted together under plain hashing; under one
+ * table for all they still do. A stage that cannot be routed whole is not routed.
  */
 private[skewless] case class RouteStatefulStages(routing: BatchRouting) extends Rule[SparkPlan] {
 

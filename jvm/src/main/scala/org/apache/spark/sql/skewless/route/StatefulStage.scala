@@ -86,7 +86,8 @@ private[skewless] final case class StatefulStage(
 
 private[skewless] object StatefulStage {
   private val AllMeet =
-    "all rows of its stateful step meet in one partition. Only a step that is grouped by a key can be levelled"
+    "all rows of its stateful step meet in one partition. Only a step that is grouped by a key can be " +
+    "levelled"
 
   /** Every stage of a plan that keeps state. */
   def of(plan: SparkPlan): Seq[StatefulStage] = all(plan).filter(_.operators.nonEmpty)
@@ -126,8 +127,8 @@ private[skewless] object StatefulStage {
   }
 
   /**
-   * Spark leaves out a repartition by the key that the join's shuffle makes superfluous; with a split it would
-   * not be, and no trace of it is left in the physical plan.
+   * Spark leaves out a repartition by the key that the join's shuffle makes superfluous; with a split it
+   * would not be, and no trace of it is left in the physical plan.
    */
   private def asWritten(query: LogicalPlan): Splits = query
     .collectFirst {

@@ -8,8 +8,8 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.EventTimeWate
 import org.apache.spark.sql.types.{CalendarIntervalType, DataType, MapType, ObjectType, VariantType}
 
 /**
- * Whether every attempt of a map task sees the same rows, bit for bit: the twin of `RepeatableRows` for physical
- * plans. What is unknown is refused, and mappers take turns.
+ * Whether every attempt of a map task sees the same rows, bit for bit: the twin of `RepeatableRows` for
+ * physical plans. What is unknown is refused, and mappers take turns.
  */
 private[skewless] object RepeatableInput {
 

@@ -24,8 +24,8 @@ private[skewless] final case class SplittableJoin(left: Exchange, right: Exchang
 }
 
 /**
- * Finds out whether the keys of a stage may be split: it must be one stream-stream join, read from an exchange
- * on each side, with nothing above it that asks for a key in one place.
+ * Finds out whether the keys of a stage may be split: it must be one stream-stream join, read from an
+ * exchange on each side, with nothing above it that asks for a key in one place.
  */
 private[skewless] object SplittableJoin {
 

@@ -15,8 +15,8 @@ import org.apache.spark.sql.types.{DataType, IntegerType}
 
 /**
  * Hands the target of each row from `SpreadExec` to the shuffle writer of the same map task. Spark's exchange
- * pulls a row and asks for its partition before it pulls the next, in one thread; a cursor that is set or read
- * twice in a row fails the task, so that no row can go elsewhere than it should.
+ * pulls a row and asks for its partition before it pulls the next, in one thread; a cursor that is set or
+ * read twice in a row fails the task, so that no row can go elsewhere than it should.
  */
 private[skewless] final class SpreadCursor private (private val attempt: Long) {
   private var target = SpreadCursor.Taken

@@ -6,8 +6,8 @@ import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.physical._
 
 /**
- * The partitioning of rows that `SpreadExec` has spread. A key may sit in several partitions and a row be there
- * several times, so it satisfies no clustering and fits no other side of a join.
+ * The partitioning of rows that `SpreadExec` has spread. A key may sit in several partitions and a row be
+ * there several times, so it satisfies no clustering and fits no other side of a join.
  */
 private[skewless] class SpreadPartitioning(
     keys: Seq[Expression],

@@ -7,8 +7,8 @@ import io.skewless.moves.Way
 import io.skewless.table.{Probe, Side, SplitMove, Table}
 
 /**
- * Where the state rows of one column family go from one partition when tables are swapped. Asked for every row of
- * the family: nothing is allocated for a key that stays and is not split.
+ * Where the state rows of one column family go from one partition when tables are swapped. Asked for every
+ * row of the family: nothing is allocated for a key that stays and is not split.
  *
  * @param side the side of a join whose rows the family holds; None keeps every key in one place
  */

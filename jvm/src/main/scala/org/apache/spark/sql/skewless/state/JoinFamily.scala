@@ -10,9 +10,9 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state.RocksDB
 
 /**
- * What a column family holds of one side of a stream-stream join: how many rows each key has, or the rows, each
- * under its key and an index below that number. In state formats 1 and 2 a store of that name, in format 3 a
- * family.
+ * What a column family holds of one side of a stream-stream join: how many rows each key has, or the rows,
+ * each under its key and an index below that number. In state formats 1 and 2 a store of that name, in format
+ * 3 a family.
  */
 private[skewless] final case class JoinFamily(side: Side, isCounts: Boolean)
 

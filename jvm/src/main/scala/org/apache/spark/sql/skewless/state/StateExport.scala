@@ -104,7 +104,8 @@ private[skewless] final case class StateExport(
     SkewlessException.checkpoint(
       s"partition $source of operator ${layout.operatorId} ($family) under $stateRoot holds key hash " +
         s"$hash, which the table in force " +
-        s"(epoch ${before.table.epoch}) puts in partition ${before.table.targets(hash).mkString(" and ")}: the state was changed behind Skewless. " +
+        s"(epoch ${before.table.epoch}) puts in partition ${before.table.targets(hash).mkString(" and ")}: " +
+        "the state was changed behind Skewless. " +
         "Nothing was moved; restore " +
         "the checkpoint from a copy."
     )

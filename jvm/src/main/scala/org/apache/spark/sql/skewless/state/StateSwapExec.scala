@@ -8,8 +8,8 @@ import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 
 /**
- * The input of a stateful stage: marks its tasks, and in a batch that swaps tables exports the state that moves
- * before any of them runs. Stands above every exchange that feeds the stage. Nothing is done per row.
+ * The input of a stateful stage: marks its tasks, and in a batch that swaps tables exports the state that
+ * moves before any of them runs. Stands above every exchange that feeds the stage. Nothing is done per row.
  *
  * @param swap    the driver's part; stateful operators serialize the plan below them, and it stays behind
  * @param measure what the loop wants measured of the state that the stage writes, if somebody watches

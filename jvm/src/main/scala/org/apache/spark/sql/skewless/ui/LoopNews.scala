@@ -5,9 +5,9 @@ import org.apache.spark.SparkContext
 import org.apache.spark.scheduler.SparkListenerEvent
 
 /**
- * What a loop has to tell since the last time, as JSON: `QueryView.read` reads it, `report/news.py` writes it. An
- * event on Spark's bus like any other, so that the event log keeps it and the history server can show it. A
- * history server without our jar skips it.
+ * What a loop has to tell since the last time, as JSON: `QueryView.read` reads it, `report/news.py` writes
+ * it. An event on Spark's bus like any other, so that the event log keeps it and the history server can show
+ * it. A history server without our jar skips it.
  */
 final case class LoopNews(news: String) extends SparkListenerEvent
 

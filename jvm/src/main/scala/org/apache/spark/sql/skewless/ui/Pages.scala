@@ -75,7 +75,7 @@ private[ui] final class QueryPage(tab: SkewlessTab) extends WebUIPage("query") {
   private def plots(query: QueryView): Seq[Node] = {
     val plots = new Plots(query.batches.takeRight(Plots.MostColumns), query.swaps)
     <h4>Load of each partition, batch by batch</h4> +:
-      <p>Blue: less than the batch's mean; white: the mean; red: twice the mean and more. Dashed: a swap.</p> +:
+      <p>Blue: less than the batch's mean; white: the mean; red: twice it and more. Dashed: swaps.</p> +:
       plots.heat +:
       <h4>Imbalance: share of time that tasks lost against level ones</h4> +:
       plots.curves(Seq("imbalance" -> plots.busy.map(b => b.batch -> b.imbalance))) +:

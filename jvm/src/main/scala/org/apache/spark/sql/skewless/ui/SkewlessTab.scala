@@ -13,7 +13,9 @@ import org.apache.spark.scheduler.SparkListener
 import org.apache.spark.status.{AppHistoryServerPlugin, ElementTrackingStore}
 import org.apache.spark.ui.{SparkUI, SparkUITab, UIUtils}
 
-/** The tab "Skewless" of an application's UI: its queries, and a page for each. It opens no port of its own. */
+/**
+ * The tab "Skewless" of an application's UI: its queries, and a page for each. It opens no port of its own.
+ */
 private[ui] final class SkewlessTab(ui: SparkUI) extends SparkUITab(ui, "skewless") {
   override val name = "Skewless"
 
@@ -29,7 +31,10 @@ private[ui] final class SkewlessTab(ui: SparkUI) extends SparkUITab(ui, "skewles
 
 object SkewlessTab extends Logging {
 
-  /** Puts the tab into a running application's UI, if it has one. Called by the plugin; costs a tab, never more. */
+  /**
+   * Puts the tab into a running application's UI, if it has one. Called by the plugin; costs a tab, never
+   * more.
+   */
   def attach(context: SparkContext): Unit = context.ui.foreach { ui =>
     try {
       val store = context.statusStore.store.asInstanceOf[ElementTrackingStore]

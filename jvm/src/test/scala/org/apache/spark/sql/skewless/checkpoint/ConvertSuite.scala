@@ -135,7 +135,7 @@ class ConvertSuite extends AnyFunSuite with Handed {
     }
   }
 
-  // -- broken off anywhere -------------------------------------------------------------------------------------
+  // -- broken off anywhere --------------------------------------------------------------------------------
 
   private val points = Seq(
     "while the first store is written" -> HaltPoint("create", "/state/0/0/.*4[.]zip"),
@@ -193,7 +193,7 @@ class ConvertSuite extends AnyFunSuite with Handed {
     }
   }
 
-  // -- what is refused -----------------------------------------------------------------------------------------
+  // -- what is refused ------------------------------------------------------------------------------------
 
   test("what needs no conversion is refused, and so is a batch that has not finished") {
     withRun(Operator.named("count").query, "update", stock) { run =>

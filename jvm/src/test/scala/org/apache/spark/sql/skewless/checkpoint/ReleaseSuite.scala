@@ -9,7 +9,9 @@ import org.apache.spark.sql.execution.streaming.state.OfflineStateRepartitionRun
 import org.apache.spark.sql.skewless.{Event, HaltPoint, HaltingFileSystem, Handed, Operator, Queries}
 import org.scalatest.funsuite.AnyFunSuite
 
-/** `skewless release` and `skewless mend`: the newest entry of a stopped query's offset log, and nothing else. */
+/**
+ * `skewless release` and `skewless mend`: the newest entry of a stopped query's offset log, and nothing else.
+ */
 class ReleaseSuite extends AnyFunSuite with Handed {
   private val operator = Operator.named("count")
   private val batches = input(8)
@@ -49,7 +51,7 @@ class ReleaseSuite extends AnyFunSuite with Handed {
     assert(Files.readAllBytes(entry(run, 3)).toSeq == before)
   }
 
-  test("a query whose keys are at home is released, and plain Spark goes on; an undone release is as before") {
+  test("a query whose keys are at home is released, and plain Spark goes on; undone, it is as before") {
     withOurs { run =>
       go(run, 0, 5, 2 -> table(all, 1), 4 -> Table.empty(n))
       val before = Files.readAllBytes(entry(run, 4)).toSeq
@@ -147,7 +149,7 @@ class ReleaseSuite extends AnyFunSuite with Handed {
     }
   }
 
-  test("released, repartitioned by Spark, adopted again: old tables for the other number are not in the way") {
+  test("released, repartitioned by Spark, adopted again: old tables of another number do not disturb") {
     withOurs { run =>
       go(run, 0, 3, 1 -> table(all, 1), 2 -> Table.empty(n))
       ReleaseCheckpoint.release(spark, run.checkpoint)

@@ -74,7 +74,9 @@ class PlacementSuite extends AnyFunSuite with StatefulRun {
       }
     }
 
-  /** The RDD that tells the scheduler where a task of its stage should run: the first from the top that does. */
+  /**
+   * The RDD that tells the scheduler where a task of its stage should run: the first from the top that does.
+   */
   private def decider(rdd: RDD[_], partition: Int): Option[RDD[_]] =
     if (rdd.preferredLocations(rdd.partitions(partition)).nonEmpty) Some(rdd)
     else

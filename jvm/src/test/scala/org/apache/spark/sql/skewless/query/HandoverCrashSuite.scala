@@ -83,8 +83,8 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
     }
 
   /**
-   * The input by batch. Spark's file source notes a file before the entry of its batch is written: with the power
-   * gone in between, it gives that file together with the next.
+   * The input by batch. Spark's file source notes a file before the entry of its batch is written: with the
+   * power gone in between, it gives that file together with the next.
    */
   private def asRead(point: String, batches: Seq[Seq[Event]]): Seq[Seq[Event]] =
     if (point != "before the first entry of ours") batches

@@ -215,7 +215,7 @@ class PinLogSuite extends AnyFunSuite with TestSpark {
     }
     withTwoPins { dir =>
       val file = tableFile(dir, 1)
-      Files.write(file, Files.readAllBytes(file).updated(4, 2.toByte))
+      Files.write(file, Files.readAllBytes(file).updated(4, 3.toByte))
       refused(dir, file, "Use the Skewless that wrote it")
     }
   }

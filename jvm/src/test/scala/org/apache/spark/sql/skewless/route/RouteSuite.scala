@@ -58,7 +58,9 @@ class RouteSuite extends AnyFunSuite with TestSpark {
       "eight columns" -> (0 until 8).map(i => s"k$i")
     )
 
-  private def placement(df: => DataFrame): Map[Long, Int] = withConf("spark.sql.adaptive.enabled" -> "false") {
+  private def placement(df: => DataFrame): Map[Long, Int] = withConf(
+    "spark.sql.adaptive.enabled" -> "false"
+  ) {
     df.select(col("id"), spark_partition_id()).collect().map(row => row.getLong(0) -> row.getInt(1)).toMap
   }
 

@@ -28,7 +28,8 @@ class StateZombieSuite extends AnyFunSuite with StatefulRun {
     (format, changelogs) <- Seq("1" -> false, "1" -> true, "2" -> false, "2" -> true)
     operator <- if (FullMatrix.on && !changelogs) Operator.all else Seq(Operator.named("count"))
   } test(
-    s"a task of an earlier run commits late${if (changelogs) ", changelog" else ""}: ${operator.name}, checkpoint format $format"
+    s"a task of an earlier run commits late${if (changelogs) ", changelog" else ""}: ${operator.name}, " +
+    s"checkpoint format $format"
   ) {
     withConf(changelog -> s"$changelogs") {
       val dir = Files.createTempDirectory("skewless-zombie")

@@ -184,7 +184,7 @@ object Table {
       if (splitRows(i) < 1 || targets.length % splitRows(i) != 0)
         refuse(
           s"${splitRows(i)} rows do not divide the ${targets.length} targets of key hash " +
-          s"${splitHashes(i)}: " +
+            s"${splitHashes(i)}: " +
             "the grid would have holes. Give each row as many targets."
         )
     }

@@ -29,7 +29,7 @@ private[skewless] final class PlacementWishes(executors: AliveExecutors) {
       if (partition < 0 || partitions.exists(partition >= _))
         refuse(
           s"partition $partition is not one of the query's${partitions.fold("")(" " + _)}. Name partitions " +
-          "from 0"
+            "from 0"
         )
       if (!hosts.contains(executor))
         refuse(

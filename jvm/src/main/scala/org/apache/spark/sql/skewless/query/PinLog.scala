@@ -231,7 +231,7 @@ private[skewless] final class PinLog(
   private def damaged(path: Path, why: String, cause: Throwable = null): SkewlessException =
     SkewlessException.checkpoint(
       s"$path cannot be trusted: ${why.stripSuffix(".")}. The query stops rather than guess how its rows " +
-      "were routed. Restore the file from a copy " +
+        "were routed. Restore the file from a copy " +
         "of the checkpoint.",
       cause
     )

@@ -87,7 +87,7 @@ private[skewless] final case class StatefulStage(
 private[skewless] object StatefulStage {
   private val AllMeet =
     "all rows of its stateful step meet in one partition. Only a step that is grouped by a key can be " +
-    "levelled"
+      "levelled"
 
   /** Every stage of a plan that keeps state. */
   def of(plan: SparkPlan): Seq[StatefulStage] = all(plan).filter(_.operators.nonEmpty)

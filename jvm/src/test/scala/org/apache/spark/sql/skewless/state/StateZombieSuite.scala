@@ -29,7 +29,7 @@ class StateZombieSuite extends AnyFunSuite with StatefulRun {
     operator <- if (FullMatrix.on && !changelogs) Operator.all else Seq(Operator.named("count"))
   } test(
     s"a task of an earlier run commits late${if (changelogs) ", changelog" else ""}: ${operator.name}, " +
-    s"checkpoint format $format"
+      s"checkpoint format $format"
   ) {
     withConf(changelog -> s"$changelogs") {
       val dir = Files.createTempDirectory("skewless-zombie")

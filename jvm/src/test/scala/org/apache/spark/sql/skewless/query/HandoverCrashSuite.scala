@@ -70,7 +70,8 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
         HaltingFileSystem.die(dir, at)
         life.whole()
         assert(Files.exists(dir.resolve("fired")), "the power did go there")
-        val expected = plain(operator.query, operator.mode, asRead(point, batches)).rows
+        val possible = asRead(point, batches).map(plain(operator.query, operator.mode, _).rows)
+        val expected = possible.find(_ == life.rows).getOrElse(possible.head)
         assert(life.rows.keySet == expected.keySet)
         expected.toSeq.sortBy(_._1).foreach { case (batch, rows) =>
           assert(life.rows(batch) == rows, s"batch $batch")
@@ -84,11 +85,15 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
 
   /**
    * The input by batch. Spark's file source notes a file before the entry of its batch is written: with the
-   * power gone in between, it gives that file together with the next.
+   * power gone in between, it gives that file together with the next. Which of the two is read first is open,
+   * and dropDuplicatesWithinWatermark keeps the row that comes first.
    */
-  private def asRead(point: String, batches: Seq[Seq[Event]]): Seq[Seq[Event]] =
-    if (point != "before the first entry of ours") batches
-    else batches.take(3) ++ Seq(batches(3) ++ batches(4)) ++ batches.drop(5)
+  private def asRead(point: String, batches: Seq[Seq[Event]]): Seq[Seq[Seq[Event]]] =
+    if (point != "before the first entry of ours") Seq(batches)
+    else
+      Seq(batches(3) ++ batches(4), batches(4) ++ batches(3)).map { both =>
+        batches.take(3) ++ Seq(both) ++ batches.drop(5)
+      }
 
   /** One query, step by step; a step that is cut off is run again once. */
   private final class Life(dir: Path, operator: Operator, format: String, batches: Seq[Seq[Event]]) {

@@ -10,6 +10,12 @@ from skewless.cli.terminal import needs_spark, plain_errors
 from skewless.wording import amount
 
 
+FILE_SINK = (
+    "Stop here if the query writes files with Spark's own sink (format parquet, json, csv, ... and "
+    "start(DIR)): its log, DIR/_spark_metadata, would lack this batch, and DIR could not be read any more."
+)
+
+
 @click.command("convert")
 @click.argument("location", metavar="CHECKPOINT")
 @click.option("--dry-run", is_flag=True, help="Tell what would be done, and write nothing.")
@@ -25,7 +31,10 @@ from skewless.wording import amount
 @needs_spark
 def convert_command(location: str, dry_run: bool, drop_old: bool, checkpoint_format: int) -> None:
     """Make the HDFS-backed CHECKPOINT of a stopped query one of Spark's RocksDB provider, which Skewless can
-    adopt. Broken off anywhere, it can be run again."""
+    adopt. Broken off anywhere, it can be run again.
+
+    Not for a query that writes with Spark's file sink: its log in DIR/_spark_metadata would lack the batch of
+    the conversion, and DIR could not be read any more."""
     if dry_run and drop_old:
         raise click.UsageError("--dry-run and --drop-old do not go together.")
     from skewless.spark.stopped import Conversion, gateway
@@ -36,6 +45,7 @@ def convert_command(location: str, dry_run: bool, drop_old: bool, checkpoint_for
             return
         conversion = Conversion.of(jvm, location, checkpoint_format)
         click.echo(f"{amount(conversion.state_bytes)} of state, to be copied in batch {conversion.batch}")
+        click.echo(FILE_SINK)
         for store, name in enumerate(conversion.stores):
             if dry_run:
                 click.echo(f"  {name}")

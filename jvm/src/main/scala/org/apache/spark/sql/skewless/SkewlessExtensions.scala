@@ -3,11 +3,13 @@ package org.apache.spark.sql.skewless
 
 import io.skewless.{SkewlessException, SparkLine}
 import org.apache.spark.sql.SparkSessionExtensions
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import org.apache.spark.sql.execution.exchange.{ShuffleExchangeExec, ShuffleExchangeLike}
 import org.apache.spark.sql.skewless.route.{PrepareBatch, RoutedPartitioning, RoutedRepartitionStrategy}
+import org.apache.spark.sql.skewless.split.SpreadPartitioning
 
 /** `spark.sql.extensions`: teaches a session to plan routed exchanges. Applied once a session. */
 class SkewlessExtensions extends (SparkSessionExtensions => Unit) {
@@ -33,7 +35,7 @@ private[skewless] object OnlySparksExchange extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan = {
     plan.foreach {
       case _: ShuffleExchangeExec =>
-      case other: ShuffleExchangeLike if other.outputPartitioning.isInstanceOf[RoutedPartitioning] =>
+      case other: ShuffleExchangeLike if isOurs(other.outputPartitioning) =>
         throw SkewlessException.session(
           s"another plugin replaced a routed exchange by ${other.getClass.getName}, which does not know " +
             "the table. Switch that " +
@@ -43,4 +45,7 @@ private[skewless] object OnlySparksExchange extends Rule[SparkPlan] {
     }
     plan
   }
+
+  private def isOurs(partitioning: Partitioning): Boolean =
+    partitioning.isInstanceOf[RoutedPartitioning] || partitioning.isInstanceOf[SpreadPartitioning]
 }

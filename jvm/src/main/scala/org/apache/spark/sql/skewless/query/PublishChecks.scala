@@ -47,7 +47,7 @@ private[query] final class PublishChecks(execution: StreamExecution, handover: H
     if (!execution.isActive)
       refuse("it has stopped. Start it again and publish then; the old table stays in force.")
     if (!runsInMicroBatches) refuse(NoMicroBatches)
-    if (statefulOperator.isDefined && isBeingAdopted)
+    if (statefulOperator.isDefined && !shape.exists(_.isInstanceOf[StateShape.Refused]) && isBeingAdopted)
       refuseForNow(
         "its checkpoint names Spark's provider until the second batch of this run has begun. Publish then."
       )
@@ -143,6 +143,8 @@ private[query] final class PublishChecks(execution: StreamExecution, handover: H
       splits.obstacle(table).foreach { why =>
         refuse(s"$why. Split another side, or move the key; the old table stays in force.")
       }
+      if (splits.isUnsureOf(table))
+        refuseForNow("no batch of this run had rows on the side to be split. Publish after one that has.")
     case _ =>
       refuseForNow(
         "which sides of its join may be split is known with its first batch. Publish after that batch."

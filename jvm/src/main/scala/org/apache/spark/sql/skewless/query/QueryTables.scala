@@ -3,7 +3,7 @@ package org.apache.spark.sql.skewless.query
 
 import io.skewless.{SkewlessConf, SkewlessException}
 import io.skewless.observe.{Application, LookAheadPace, PlanWait, Upcoming, Watching}
-import io.skewless.table.Table
+import io.skewless.table.{Left, Right, Side, Table}
 import org.apache.hadoop.fs.Path
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
@@ -65,6 +65,9 @@ final class QueryTables private[query] (
   /** What the last planning found of the query's stateful stages; nothing is known before the first. */
   private var stateShape: Option[StateShape] = None
 
+  /** What the last batch that could tell showed of each side of the joins. */
+  private var splitsOf: Map[Side, Splits] = Map.empty
+
   /** The batch of the empty table, if the query is released: after it the checkpoint is plain Spark's. */
   private var releasedIn: Option[Long] = None
 
@@ -95,13 +98,26 @@ final class QueryTables private[query] (
     begin(batchId)
     if (stateShape.isEmpty)
       attempt("delete scratch of earlier runs")(pinLog.cleanOthers(execution.runId))
-    stateShape = Some(shape)
+    stateShape = Some(known(shape))
     val tables =
       StateTables(if (batchId == 0) None else pinLog.tableAt(batchId - 1), pinLog.tableAt(batchId))
     (tables.before ++ tables.after).foreach(checkReadable(batchId, shape, _))
     if (tables.moveState) checkOwn(batchId, tables.epoch)
     if (releasedIn.exists(_ <= batchId)) handover.release(batchId)
     tables
+  }
+
+  /** The shape of a batch, with what earlier ones showed of the sides of which it has too few rows to tell. */
+  private[skewless] def known(shape: StateShape): StateShape = synchronized {
+    shape match {
+      case StateShape.Routable(n, splits) =>
+        splitsOf ++= Seq(Left, Right).filterNot(splits.unsure).map(_ -> splits)
+        val (seen, unseen) = splits.unsure.partition(splitsOf.contains)
+        val refused = seen.filterNot(side => splitsOf(side).sides(side))
+        val why = refused.headOption.fold(splits.why)(splitsOf(_).why)
+        StateShape.Routable(n, Splits(splits.sides -- refused, why, unseen))
+      case refused => refused
+    }
   }
 
   /** State that a table places must never stand under another provider's name: see `Handover`. */
@@ -131,7 +147,7 @@ final class QueryTables private[query] (
         throw SkewlessException.checkpoint(
           s"the state of query ${execution.id} lies by the table of epoch ${table.epoch}, and batch " +
             s"$batchId cannot be routed by it: $why. The query stops before any row is read; start it as " +
-            "it was."
+            "it was, or let Spark plan it as it did (a static join above it: with a broadcast hint)."
         )
       }
     case _ =>
@@ -159,7 +175,10 @@ final class QueryTables private[query] (
    */
   private[skewless] def adopt(batchId: Long, conf: SQLConf, shape: StateShape): Unit = synchronized {
     val isRoutable = shape.isInstanceOf[StateShape.Routable]
-    if (checks.adopts && isRoutable && lastPlanned < 0 && conf.stateStoreProviderClass == Handover.Sparks) {
+    // A routed repartition of the same batch may have been planned before its stateful stages.
+    if (
+      checks.adopts && isRoutable && stateShape.isEmpty && conf.stateStoreProviderClass == Handover.Sparks
+    ) {
       val known = Seq(pinLog.tableAt(batchId - 1), pinLog.tableAt(batchId), pinLog.latest).flatten
       known.find(!_.isEmpty).foreach(refuseUnreleased(batchId, _))
       handover.adopt(batchId, conf)

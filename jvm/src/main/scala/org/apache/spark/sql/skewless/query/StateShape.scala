@@ -20,9 +20,10 @@ private[skewless] sealed trait StateShape {
 /**
  * Which sides a split may spread, of the joins that keep a plan's state: what all of them allow.
  *
- * @param why what keeps the other sides whole, for whoever asks for them
+ * @param why    what keeps the other sides whole, for whoever asks for them
+ * @param unsure of these sides, those of which the batch that was looked at had too few rows to tell
  */
-private[skewless] final case class Splits(sides: Set[Side], why: String) {
+private[skewless] final case class Splits(sides: Set[Side], why: String, unsure: Set[Side] = Set.empty) {
 
   /** Why a table cannot be taken, if a split of it spreads a side that must stay whole. */
   def obstacle(table: Table): Option[String] = table.splitGrids.collectFirst {
@@ -32,12 +33,18 @@ private[skewless] final case class Splits(sides: Set[Side], why: String) {
   }
 
   /** In one word, for the loop. */
-  def name: String =
-    if (sides.size == 2) "either" else sides.headOption.fold("")(_.name)
+  def name: String = {
+    val sure = sides -- unsure
+    if (sure.size == 2) "either" else sure.headOption.fold("")(_.name)
+  }
+
+  /** Whether a table splits a side of which nothing is known. */
+  def isUnsureOf(table: Table): Boolean =
+    table.splitGrids.exists { case (_, split) => unsure.exists(split.width(_) > 1) }
 
   def and(other: Splits): Splits = {
     val both = sides.intersect(other.sides)
-    Splits(both, if (both == sides) why else other.why)
+    Splits(both, if (both == sides) why else other.why, unsure ++ other.unsure)
   }
 }
 

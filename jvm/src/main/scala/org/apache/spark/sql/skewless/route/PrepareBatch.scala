@@ -89,9 +89,10 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
     val written = batch.execution.analyzedPlan
     run.tables.adopt(batch.batchId, conf, StatefulStage.ofPlan(plan, stages, conf, written))
     val shape = StatefulStage.shape(plan, stages, conf, written)
+    val sides = run.tables.known(shape).sides
     val inputs = stages.flatMap(stage => stage.exchanges.map(e => e -> stage.side(e)))
     run.tables.lookAhead(batch.batchId) { table =>
-      LookAhead.count(inputs, table, session, batch).map(_.copy(sides = shape.sides))
+      LookAhead.count(inputs, table, session, batch).map(_.copy(sides = sides))
     }
     val tables = run.tables.stateTables(batch.batchId, shape)
     Option.when(StateShape.keepsOurs(conf))(
@@ -99,7 +100,7 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
         batch.queryId.toString,
         batch.batchId,
         tables.epoch,
-        stages.map(routing(_, tables, shape.sides, batch, run)),
+        stages.map(routing(_, tables, sides, batch, run)),
         Some(run.wishes).filterNot(_.isEmpty)
       )
     )

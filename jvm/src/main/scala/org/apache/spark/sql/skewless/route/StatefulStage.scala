@@ -48,15 +48,24 @@ private[skewless] final case class StatefulStage(
   def splits(conf: SQLConf): Splits = splittable.fold(
     Splits.none,
     join => {
-      val sure = join.sides.filter(conf.stateStoreCheckpointFormatVersion >= 2 || join.choosesByContent(_))
-      if (sure == join.sides)
-        Splits(sure, s"its join allows that on the ${sure.map(_.name).mkString(" or ")} side only")
+      val late = conf.stateStoreCheckpointFormatVersion < 2 // a late task's file would count
+      val content =
+        join.sides.map(side => side -> (if (late) join.choosesByContent(side) else Some(true))).toMap
+      val allowed = join.sides.filter(!content(_).contains(false))
+      val unsure = join.sides.filter(content(_).isEmpty)
+      if (allowed == join.sides)
+        Splits(
+          allowed,
+          s"its join allows that on the ${allowed.map(_.name).mkString(" or ")} side only",
+          unsure
+        )
       else
         Splits(
-          sure,
+          allowed,
           "its rows may differ between two attempts (user code, another shuffle or an unknown source below " +
             "it), which is safe in checkpoint format 2 only: start it on a new checkpoint with " +
-            s"${SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key}=2"
+            s"${SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key}=2",
+          unsure
         )
     }
   )

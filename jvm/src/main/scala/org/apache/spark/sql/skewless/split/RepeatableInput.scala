@@ -19,6 +19,12 @@ private[skewless] object RepeatableInput {
     Option.when(columns.nonEmpty && repeats(plan))(new CollationAwareMurmur3Hash(columns))
   }
 
+  /** Whether a source of the plan gave nothing in this batch: Spark puts an empty relation in its place. */
+  def lacksRows(plan: SparkPlan): Boolean = plan.exists {
+    case empty: LocalTableScanExec => empty.rows.isEmpty
+    case _ => false
+  }
+
   private def repeats(plan: SparkPlan): Boolean = {
     val steady = plan match {
       case _: ProjectExec | _: FilterExec | _: UnionExec | _: GenerateExec | _: ExpandExec |

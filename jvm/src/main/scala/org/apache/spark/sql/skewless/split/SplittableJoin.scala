@@ -15,12 +15,16 @@ private[skewless] final case class SplittableJoin(left: Exchange, right: Exchang
     if (exchange eq left) Some(Left) else if (exchange eq right) Some(Right) else None
 
   /**
-   * Whether the content of a side's rows decides where they go. Else mappers take turns, and a run with other
+   * Whether the content of a side's rows decides where they go; None in a batch that has no rows of a source
+   * of the side, as Spark then leaves its steps out of the plan. Else mappers take turns, and a run with other
    * mappers deals rows out otherwise: in checkpoint format 1 a task of an earlier run that commits late would
    * then leave the state of a partition wrong, in silence.
    */
-  def choosesByContent(side: Side): Boolean =
-    RepeatableInput.content((if (side == Left) left else right).child).isDefined
+  def choosesByContent(side: Side): Option[Boolean] = {
+    val input = (if (side == Left) left else right).child
+    if (RepeatableInput.content(input).isEmpty) Some(false)
+    else Option.when(!RepeatableInput.lacksRows(input))(true)
+  }
 }
 
 /**

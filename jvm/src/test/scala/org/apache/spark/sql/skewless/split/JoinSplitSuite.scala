@@ -4,6 +4,7 @@ import java.nio.{ByteBuffer, ByteOrder}
 
 import io.skewless.table.{Left, Right, Split, Table}
 import org.apache.spark.sql.{DataFrame, Encoders, Row}
+import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.skewless.route.Routing
 import org.apache.spark.sql.skewless.{Event, FullMatrix, JoinSplits, Operator, Queries, SparkPrivate}
@@ -213,6 +214,38 @@ class JoinSplitSuite extends AnyFunSuite with JoinSplits {
         run.stream.addData(batches(1))
         query.processAllAvailable()
         assert(spreads(query))
+      }
+    }
+  }
+
+  test("a batch without rows of a side says nothing of it: its steps are not in the plan") {
+    val other = MemoryStream[Event](events, spark)
+    val marked = (df: DataFrame) => {
+      val left = df.withColumn("k", when(expr("uuid() <> ''"), col("k"))).withWatermark("t", "20 seconds")
+      val right = other.toDF().withColumn("t", timestamp_seconds(col("t"))).withWatermark("t", "20 seconds")
+      left
+        .select(col("k"), col("t"))
+        .join(
+          right.select(col("k").as("rk"), col("t").as("rt")),
+          expr("k = rk AND rt BETWEEN t AND t + INTERVAL 25 seconds")
+        )
+    }
+    withConf(
+      "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "1",
+      "spark.sql.shuffle.partitions" -> n.toString
+    ) {
+      withRun(marked, "append", ours) { run =>
+        val query = run.start()
+        def refusedAfter(stream: MemoryStream[Event], code: String): Unit = {
+          stream.addData(batches.head)
+          query.processAllAvailable()
+          refusal(code)(Queries.publish(query, splitting(left), limits))
+          ()
+        }
+        refusedAfter(other, "NotYetError")
+        refusedAfter(run.stream, "QueryError")
+        refusedAfter(other, "QueryError") // what was seen is remembered
+        assert(!spreads(query) && Queries.latest(query).isEmpty)
       }
     }
   }

@@ -9,7 +9,6 @@ import click
 from skewless.cli.terminal import needs_spark, plain_errors
 from skewless.wording import amount
 
-
 FILE_SINK = (
     "Stop here if the query writes files with Spark's own sink (format parquet, json, csv, ... and "
     "start(DIR)): its log, DIR/_spark_metadata, would lack this batch, and DIR could not be read any more."

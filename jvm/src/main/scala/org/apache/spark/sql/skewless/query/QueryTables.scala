@@ -107,7 +107,9 @@ final class QueryTables private[query] (
     tables
   }
 
-  /** The shape of a batch, with what earlier ones showed of the sides of which it has too few rows to tell. */
+  /**
+   * The shape of a batch, with what earlier ones showed of the sides of which it has too few rows to tell.
+   */
   private[skewless] def known(shape: StateShape): StateShape = synchronized {
     shape match {
       case StateShape.Routable(n, splits) =>

@@ -16,9 +16,9 @@ private[skewless] final case class SplittableJoin(left: Exchange, right: Exchang
 
   /**
    * Whether the content of a side's rows decides where they go; None in a batch that has no rows of a source
-   * of the side, as Spark then leaves its steps out of the plan. Else mappers take turns, and a run with other
-   * mappers deals rows out otherwise: in checkpoint format 1 a task of an earlier run that commits late would
-   * then leave the state of a partition wrong, in silence.
+   * of the side, as Spark then leaves its steps out of the plan. Else mappers take turns, and a run with
+   * other mappers deals rows out otherwise: in checkpoint format 1 a task of an earlier run that commits late
+   * would then leave the state of a partition wrong, in silence.
    */
   def choosesByContent(side: Side): Option[Boolean] = {
     val input = (if (side == Left) left else right).child

@@ -81,7 +81,7 @@ for name, provider in (("stock", {stock!r}), ("ours", PROVIDER)):
 """
     out = run_python(SCRIPT.format(how=SET, then=then)).stdout
     assert "CHECKPOINT ours []\n" in out
-    assert f"CHECKPOINT stock [('provider', '{stock}'), ('state', \"kept by {stock} since" in out
+    assert f"CHECKPOINT stock [('provider', '{stock}'), ('state', 'kept by {stock}')]" in out
 
 
 def test_the_command_starts_a_session_and_says_it_by_its_exit_code() -> None:

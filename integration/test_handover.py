@@ -123,6 +123,7 @@ def test_converted_adopted_balanced_released_and_on_without_the_jar(
     assert len(in_turn(query)) == 7
 
 
+@pytest.mark.rare
 def test_sparks_own_tools_work_on_what_is_ours_or_what_they_leave_is_mended(
     spark: SparkSession,
     balancer: skewless.Balancer,

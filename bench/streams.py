@@ -1,9 +1,10 @@
 """Real keyed streams through a stateful query, several ways side by side on the same rows.
 
 Each parquet file of `--data` is replayed as micro-batches through `flatMapGroupsWithState` on a local cluster
-with 8 task slots. Each row waits, which stands for work: so the machine's cores do not decide. The arms take
-turns, batch by batch; the first batches, in which the loop has seen nothing yet, are left out. An arm is a
-way and the number of partitions as a multiple of the slots:
+with 8 task slots. Each row waits, which stands for work: so the machine's cores do not decide. With `--burn`
+each row takes processor time instead, which is honest only with as many `--slots` as there are cores. The
+arms take turns, batch by batch; the first batches, in which the loop has seen nothing yet, are left out. An
+arm is a way and the number of partitions as a multiple of the slots:
 
     plain:1 plain:4     plain Spark, with as many partitions as slots, or 4 times as many
     past:1 past:4       `skewless.balance(spark)`
@@ -21,7 +22,8 @@ Above them: `bound`, what the hottest key alone allows, for it cannot be in two 
 table can reach that is made anew for each batch from exact counts of all batches before it, with all keys
 free to move.
 
-    python bench/streams.py --data DIR --arms plain:1 plain:4 past:1 past:4
+    python bench/streams.py --data DIR --arms plain:1 plain:4 past:1 past:4 --json streams.jsonl
+    python bench/streams.py --data DIR --burn --slots 2
 """
 
 from __future__ import annotations
@@ -60,21 +62,23 @@ BENCH_JAR = Path(__file__).parent / "jvm" / "target" / "scala-2.13"
 
 def main() -> None:
     args = _arguments()
-    spark = _session()
-    print(f"{args.batches} batches, {SLOTS} slots, level batches wait {args.seconds:g} s")
+    spark = _session(args.slots)
+    work = "take processor time for" if args.burn else "wait"
+    print(f"{args.batches} batches, {args.slots} slots, the rows of a level batch {work} {args.seconds:g} s")
     for name, keys in _streams(args):
         with tempfile.TemporaryDirectory(prefix="skewless-streams-") as folder:
             _compare(spark, name, np.array_split(keys, args.batches), Path(folder), args)
     spark.stop()
 
 
-def _session() -> SparkSession:
+def _session(slots: int = SLOTS) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     jars = sorted(BENCH_JAR.glob("skewless-bench_2.13-*.jar"))
     if not jars:
         raise SystemExit("the benchmark's query is not built. Run `build/sbt benchJvm/package` first.")
-    builder = SparkSession.builder.master("local-cluster[4,2,1024]").config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.master(f"local-cluster[{slots // 2},2,1024]")
+    builder = builder.config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.executor.memory", "1g").config("spark.jars", str(jars[-1]))
     spark = skewless.configure(builder).getOrCreate()
@@ -108,6 +112,7 @@ class Arm:
     name: str
     folder: Path
     spark: SparkSession
+    slots: int = SLOTS
     balancer: skewless.Balancer | None = None
     taken_ms: list[float] = field(default_factory=list)
     rows: dict[int, tuple[Any, ...]] = field(default_factory=dict)
@@ -115,13 +120,13 @@ class Arm:
 
     @property
     def partitions(self) -> int:
-        return SLOTS * int(self.name.partition(":")[2])
+        return self.slots * int(self.name.partition(":")[2])
 
     @property
     def is_plain(self) -> bool:
         return self.name.startswith("plain")
 
-    def start(self, wait_micros: float, max_imbalance: float) -> None:
+    def start(self, row_micros: float, max_imbalance: float, burn: bool = False) -> None:
         (self.folder / "in").mkdir(parents=True)
         self.spark.conf.set("spark.sql.shuffle.partitions", self.partitions)
         self.spark.conf.set(PROVIDER_KEY, STOCK if self.is_plain else PROVIDER)
@@ -135,7 +140,7 @@ class Arm:
             )
         bench: Any = self.spark._jvm.io.skewless.bench.WaitingTotals  # type: ignore[union-attr]
         source = bench.source(self.spark._jsparkSession, str(self.folder / "in"))
-        totals = DataFrame(bench.totals(source, wait_micros), self.spark)
+        totals = DataFrame(bench.totals(source, row_micros, burn), self.spark)
         writer = totals.writeStream.outputMode("update").foreachBatch(self._digest)
         self.query = writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
 
@@ -162,11 +167,17 @@ class Arm:
             return [np.bincount(batch % self.partitions, minlength=self.partitions) for batch in hashes]
         return [load.rows for load in self.balancer.loads(self.query)]
 
-    def did(self) -> str:
+    def record(self) -> Any:
+        """What the loop knows of the query; None with plain Spark."""
         if self.balancer is None:
-            return ""
+            return None
         assert self.query is not None
-        record = next(q for q in self.balancer.status().queries if q.query_id == str(self.query.id))
+        return next(q for q in self.balancer.status().queries if q.query_id == str(self.query.id))
+
+    def did(self) -> str:
+        record = self.record()
+        if record is None:
+            return ""
         error = "-" if record.model_error is None else f"{record.model_error:.0%}"
         return (
             f"{len(record.swaps)} swaps, {record.bytes_moved / 1000:.0f} kB, clock {error} off; {record.why}"
@@ -183,38 +194,52 @@ def _compare(
     spark: SparkSession, name: str, batches: list[NDArray[Any]], folder: Path, args: argparse.Namespace
 ) -> None:
     hashes = _hashes(spark, batches)
-    arms = [Arm(arm, folder / f"{i}", spark.newSession()) for i, arm in enumerate(args.arms)]
+    arms = [Arm(arm, folder / f"{i}", spark.newSession(), args.slots) for i, arm in enumerate(args.arms)]
     for arm in arms:
-        arm.start(args.seconds * 1e6 * SLOTS / len(batches[0]), args.max_imbalance)
+        arm.start(args.seconds * 1e6 * args.slots / len(batches[0]), args.max_imbalance, args.burn)
     for number, keys in enumerate(batches):
         for i in range(len(arms)):
             arms[(number + i) % len(arms)].feed(number, keys)
         time.sleep(0.3)  # a batch of another query comes in between, so the loop has had its turn
-    _print(name, arms, hashes, args.seconds)
+    _print(name, arms, hashes, args)
     for arm in arms:
         arm.stop()
 
 
-def _print(name: str, arms: list[Arm], hashes: list[NDArray[Any]], seconds: float) -> None:
+def _print(name: str, arms: list[Arm], hashes: list[NDArray[Any]], args: argparse.Namespace) -> None:
     counts = [np.unique(batch, return_counts=True) for batch in hashes]
-    sizes = np.array([len(batch) for batch in hashes[SETTLED:]]) / SLOTS
+    sizes = np.array([len(batch) for batch in hashes[SETTLED:]]) / args.slots
     hottest = np.array([count.max() for _, count in counts[SETTLED:]])
     bound = sizes.sum() / np.maximum(sizes, hottest).sum()
-    past = max(_share(_from_the_past(counts, decay)) for decay in (0.0, 0.3, 0.6, 0.9))
+    past = max(
+        _share(_from_the_past(counts, decay, args.slots), args.slots) for decay in (0.0, 0.3, 0.6, 0.9)
+    )
     print(f"\n{name}: {len(hashes[0]):,} rows per batch, bound {bound:.2f}, past {past:.2f}", flush=True)
-    level = seconds * sizes / (len(hashes[0]) / SLOTS)
+    level = args.seconds * sizes / (len(hashes[0]) / args.slots)
     taken = {arm.name: np.array(arm.taken_ms[SETTLED:]) / 1000 for arm in arms}
     plain = [arm.name for arm in arms if arm.is_plain]
     best = min(plain, key=lambda arm: taken[arm].sum()) if plain else arms[0].name
+    found: dict[str, Any] = {
+        "stream": name, "slots": args.slots, "seconds": args.seconds, "burn": args.burn, "bound": bound,
+        "past": past,
+    }  # fmt: skip
     for arm in arms:
-        share = _share(arm.loads(hashes)[SETTLED:])
+        share = _share(arm.loads(hashes)[SETTLED:], args.slots)
         same = "" if arm.rows == arms[0].rows else "  ROWS DIFFER"
+        record = arm.record()
+        found[arm.name] = {
+            "rows": share, "time": list(level / taken[arm.name]), "same": arm.rows == arms[0].rows,
+            "swaps": len(record.swaps) if record else 0, "clock": record.model_error if record else None,
+        }  # fmt: skip
         print(
             f"  {arm.name:8s} rows {share:.2f}  time {level.sum() / taken[arm.name].sum():.2f} "
             f"{_spread(level / taken[arm.name])}  {best} / this {_spread(taken[best] / taken[arm.name])}  "
             f"{arm.did()}{same}",
             flush=True,
         )
+    if args.json:
+        with args.json.open("a") as out:
+            out.write(json.dumps(found) + "\n")
 
 
 def _spread(ratios: NDArray[Any]) -> str:
@@ -222,11 +247,11 @@ def _spread(ratios: NDArray[Any]) -> str:
     return f"{median:.2f} [{low:.2f} - {high:.2f}]"
 
 
-def _share(loads: list[NDArray[Any]]) -> float:
+def _share(loads: list[NDArray[Any]], count: int = SLOTS) -> float:
     """Rows done in the time in which the slots do the partitions, over what level slots would have done."""
-    slots = Slots((SLOTS,))
+    slots = Slots((count,))
     return float(
-        sum(load.sum() / SLOTS for load in loads) / sum(slots.finish(load.astype(float)) for load in loads)
+        sum(load.sum() / count for load in loads) / sum(slots.finish(load.astype(float)) for load in loads)
     )
 
 
@@ -239,7 +264,7 @@ def _hashes(spark: SparkSession, batches: list[NDArray[Any]]) -> list[NDArray[An
     return np.split(hashes, np.cumsum([len(batch) for batch in batches])[:-1])
 
 
-def _from_the_past(counts: list[tuple[Any, Any]], decay: float) -> list[NDArray[Any]]:
+def _from_the_past(counts: list[tuple[Any, Any]], decay: float, slots: int) -> list[NDArray[Any]]:
     """Loads of each batch under a table that spreads its heaviest keys, as the batches before had them, from
     scratch."""
     keys, at = np.unique(np.concatenate([k for k, _ in counts]), return_inverse=True)
@@ -250,17 +275,17 @@ def _from_the_past(counts: list[tuple[Any, Any]], decay: float) -> list[NDArray[
     expected, loads = np.zeros(len(keys)), []
     for number, batch in enumerate(rows):
         if number >= SETTLED:
-            loads.append(np.bincount(_spread_out(keys, expected), weights=batch, minlength=SLOTS))
+            loads.append(np.bincount(_spread_out(keys, expected, slots), weights=batch, minlength=slots))
         expected = batch if number == 0 else decay * expected + (1 - decay) * batch
     return loads
 
 
-def _spread_out(keys: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-    targets = np.mod(keys, SLOTS)
+def _spread_out(keys: NDArray[Any], rows: NDArray[Any], slots: int) -> NDArray[Any]:
+    targets = np.mod(keys, slots)
     heavy = np.argsort(-rows, kind="stable")[:ENTRIES]
     rest = rows.copy()
     rest[heavy] = 0
-    heap = [(load, p) for p, load in enumerate(np.bincount(targets, weights=rest, minlength=SLOTS))]
+    heap = [(load, p) for p, load in enumerate(np.bincount(targets, weights=rest, minlength=slots))]
     heapq.heapify(heap)
     for key in heavy[rows[heavy] > 0]:
         load, p = heapq.heappop(heap)
@@ -285,8 +310,11 @@ def _arguments() -> argparse.Namespace:
         help="of a batch at most; a short stream is cut into the batches it has",
     )
     parser.add_argument(
-        "--seconds", type=float, default=1.0, help="that a batch's rows wait if they are level"
+        "--seconds", type=float, default=1.0, help="that the rows of a level batch wait, or work"
     )
+    parser.add_argument("--burn", action="store_true", help="rows take processor time instead of waiting")
+    parser.add_argument("--slots", type=int, default=SLOTS, help="task slots, two per executor")
+    parser.add_argument("--json", type=Path, help="a file to which a line of figures per stream is added")
     parser.add_argument("--max-imbalance", type=float, default=0.03)
     parser.add_argument(
         "--arms",
@@ -296,6 +324,8 @@ def _arguments() -> argparse.Namespace:
         help=f"of the ways {', '.join(WAYS)}",
     )
     args = parser.parse_args()
+    if args.slots < 2 or args.slots % 2:
+        parser.error(f"--slots {args.slots}: give an even number, since an executor has two")
     for arm in args.arms:
         way, _, multiple = arm.partition(":")
         if way not in WAYS or not multiple.isdecimal() or int(multiple) < 1:

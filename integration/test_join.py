@@ -14,7 +14,7 @@ import skewless
 from skewless.errors import ColumnError, JoinError, SettingError
 from skewless.operators import catalyst
 from skewless.operators.explain_skew import FORCE
-from skewless.operators.split_join import PRESERVED, _Side, content_hash
+from skewless.operators.split_join import PRESERVED, _Side, content_hash, turn
 
 CONF = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
 HOW = ["inner", "left", "right", "full", "left_semi", "left_anti"]
@@ -188,6 +188,24 @@ def test_the_slot_of_a_row_depends_on_its_content_alone(spark: SparkSession) -> 
 
     assert slots(left) == slots(left.repartition(5, "v").sortWithinPartitions(F.desc("v")))
     assert len({row.rsplit(",", 1)[1] for row in slots(left)}) > 4
+
+
+def test_rows_whose_content_a_retry_may_change_are_dealt_by_their_mapper(spark: SparkSession) -> None:
+    left, right = numbers(spark, 400, "k", "v"), few(spark, "w")
+    thirds = left.groupBy("k", "v").agg(F.sum(F.col("v") / 3).alias("thirds"))  # by the order of the rows
+    joined = check(thirds, right, "k", "left")
+
+    def dealt_by(df: DataFrame, names: list[str] | None = None) -> str:
+        found = catalyst.logical_join(df.join(right, "k"))
+        assert found is not None
+        side = _Side(found, "left", skewless.explain_join(joined).splits, turn(found.left, names))
+        plan: Any = side.slotted(None)._jdf.queryExecution().analyzed().toString()
+        return "mapper" if "SPARK_PARTITION_ID" in plan else "content"
+
+    assert dealt_by(thirds) == "mapper"
+    assert dealt_by(left.where(F.rand() < 0.5)) == "mapper"
+    assert dealt_by(thirds, ["v"]) == "content"
+    assert dealt_by(left.join(right, "k").sort("w")) == "content"
 
 
 def test_copies_stay_within_their_share(spark: SparkSession) -> None:

@@ -26,7 +26,10 @@ _ROW_BY_ROW = {
     "SubqueryAlias",
     "View",
 }
-_STEADY = _ROW_BY_ROW | {"Range", "LocalRelation", "StreamingRelation", "StreamingRelationV2"}
+_AS_THEY_ARE = {"Join", "Sort", "Repartition", "RepartitionByExpression"}
+"""Which rows come out does not hang on the order of those that come in."""
+
+_STEADY = _ROW_BY_ROW | _AS_THEY_ARE | {"Range", "LocalRelation", "StreamingRelation", "StreamingRelationV2"}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from skewless.operators.explain_skew import FACTOR, THRESHOLD, JoinSkew, explain
 from skewless.operators.hot_keys import Sketch, sketch
 from skewless.operators.plan_splits import Split, Splits, plan_splits
 from skewless.operators.shuffles import shuffle_partitions
-from skewless.operators.split_join import HOW, PRESERVED, content_hash, split_join
+from skewless.operators.split_join import HOW, PRESERVED, split_join, turn
 
 _log = logging.getLogger(__name__)
 
@@ -74,9 +74,10 @@ def join(
         joined = skewless.join(clicks, users, "user", "full")
         print(skewless.explain_join(joined))
 
-    The rows of a hot key on one side are dealt out by their content, and the other side's rows of that key
-    are copied to each place. A sample of both sides is counted at once to find hot keys; the join itself is
-    lazy.
+    The rows of a hot key on one side are dealt out by their content, or by the task that reads them where a
+    retry could see other content (after a sum of floats, code over partitions, ...). The other side's rows of
+    that key are copied to each place. A sample of both sides is counted at once to find hot keys; the join
+    itself is lazy.
 
     hot              the hot keys, if they are known: values, or tuples where there are several columns. They
                      are split however light they are
@@ -85,8 +86,8 @@ def join(
     max_replication  copies of a side's rows, at most this share of its rows, by the sample and three standard
                      errors; exact with sample=1.0
     sample           the share of rows to count. Default: about 200,000 rows of each side, and at least 1 %
-    deal_by          columns whose content deals out a split side's rows. Default: all, which a wide table
-                     pays for with columns that it would else not read
+    deal_by          columns whose content deals out a split side's rows, which must be the same in a retry.
+                     Default: all, which a wide table pays for with columns that it would else not read
     leave_to_aqe     False if a groupBy, a window or a join on the same keys follows: AQE then declines what
                      it would do for the join alone, and this call cannot see what follows
     """
@@ -176,7 +177,7 @@ def _contents(found: LogicalJoin, deal_by: Sequence[str] | None) -> dict[str, Co
             f"deal_by is {list(deal_by)}; neither side has all of these columns. Name columns of one."
         )
     hashes = {
-        side: content_hash(df, deal_by if deal_by and set(deal_by) <= names[side] else None)
+        side: turn(df, deal_by if deal_by and set(deal_by) <= names[side] else None)
         for side, df in sides.items()
     }
     return {side: content for side, content in hashes.items() if content is not None}

@@ -1,8 +1,9 @@
 """The plan of a join with split keys: an ordinary join on (keys, slot).
 
-A row of the side that is split goes to one slot of its key, chosen by a hash of its content, so a retried
-task repeats itself. A row of the other side is copied to all slots of its key. Keys that are not split have
-slot 0 on both sides, so one exchange per side serves all keys.
+A row of the side that is split goes to one slot of its key, chosen by what no attempt can change, so a
+retried task repeats itself: by a hash of its content, or by its mapper where a retry may see other content. A
+row of the other side is copied to all slots of its key. Keys that are not split have slot 0 on both sides, so
+one exchange per side serves all keys.
 
 A copied side whose unmatched rows come out (`left` for left outer, both for full outer) would give such a row
 once per slot. There the join drops the unmatched copies, and the rows of split keys that match nowhere are
@@ -67,6 +68,14 @@ def content_hash(df: DataFrame, deal_by: Sequence[str] | None) -> Column | None:
         if (deal_by is None or field.name in deal_by) and not _holds(field.dataType, _UNHASHED)
     ]
     return F.xxhash64(*columns) if columns else None
+
+
+def turn(df: DataFrame, deal_by: Sequence[str] | None) -> Column | None:
+    """What deals out the rows of a side; None if there is nothing. Columns that the user names are taken at
+    the user's word; of other content every attempt must be sure to see the same, else the mapper decides."""
+    if deal_by is not None or catalyst.same_content(df):
+        return content_hash(df, deal_by)
+    return F.xxhash64(F.spark_partition_id())
 
 
 class _Side:

@@ -81,8 +81,9 @@ private[skewless] final case class StateExport(
     val ways = new Departures(before.table, after.table, family.flatMap(_.join).map(_.side), source)
     StateScan.foreach(provider.rocksDB, name, layout.usesFamilies) { (key, value) =>
       val hash = keyHash.fold(throw unknown(layout, name))(_(key))
-      if (!ways.holds(hash)) throw misplaced(layout, name, source, hash)
-      ways.of(hash).foreach { way =>
+      val leaving = ways.of(hash)
+      if (leaving eq Departures.Misplaced) throw misplaced(layout, name, source, hash)
+      leaving.foreach { way =>
         writer.add(column.get, way, key, if (way.target < 0) Array.emptyByteArray else value())
       }
     }

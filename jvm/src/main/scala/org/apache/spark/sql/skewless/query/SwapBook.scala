@@ -69,28 +69,35 @@ final class SwapBook private[query] (
 
   private def epochAt(batchId: Long): Long = tables.tableAt(batchId).fold(0L)(_.epoch)
 
-  private[query] def committed(batchId: Long, batchMs: Long): Unit = synchronized {
+  /** Files are written and deleted without the lock, which the export of the next batch needs. */
+  private[query] def committed(batchId: Long, batchMs: Long): Unit = {
     attempt("keep metrics")(showTable(batchId))
-    exports.get(batchId).foreach { found =>
-      val swap = found.copy(batchMs = batchMs)
-      exports -= batchId
-      swaps = (swaps :+ swap).takeRight(SwapBook.Remembered)
+    entered(batchId, batchMs).foreach { swap =>
       logInfo(
         s"query ${execution.id}: batch $batchId went from epoch ${swap.fromEpoch} to ${swap.epoch}, moving " +
-          s"${swap.rows} state rows (${swap.bytes} bytes) of ${swap.sources.size} partitions; export " +
-          s"${swap.exportMs} ms, batch $batchMs ms"
+          s"${swap.rows} state rows (${swap.bytes} bytes) of ${swap.sources.size} " +
+          s"partitions; export ${swap.exportMs} ms, batch $batchMs ms"
       )
       metrics.foreach(_.moved(execution.runId, swap.bytes, swap.exportMs))
       tables.swapped(swap)
     }
   }
 
+  private def entered(batchId: Long, batchMs: Long): Option[SwapRecord] = synchronized {
+    val swap = exports.get(batchId).map(_.copy(batchMs = batchMs))
+    exports -= batchId
+    swaps = (swaps ++ swap).takeRight(SwapBook.Remembered)
+    swap
+  }
+
+  private def hasMoved(batchId: Long): Boolean = synchronized(exports.contains(batchId))
+
   private def showTable(batchId: Long): Unit = {
     val table = tables.tableAt(batchId)
     val epoch = table.fold(0L)(_.epoch)
     val isSwap = epoch != epochAt(batchId - 1)
     metrics.foreach(_.committed(execution.runId, epoch, table.fold(0)(_.size), isSwap))
-    if (isSwap && !exports.contains(batchId))
+    if (isSwap && !hasMoved(batchId))
       logInfo(s"query ${execution.id}: batch $batchId went to epoch $epoch; no state moved")
   }
 }

@@ -23,7 +23,7 @@ import org.apache.spark.sql.skewless.query.{
   StateShape,
   StateTables
 }
-import org.apache.spark.sql.skewless.state.{ExportNotes, StateMark, StateMeasure, StateSwap}
+import org.apache.spark.sql.skewless.state.{StateMark, StateMeasure, StateSwap, SwappingRun}
 
 /**
  * What one micro-batch is routed by, and where its tasks should run: decided before its plan is rewritten. A
@@ -139,12 +139,13 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
       batch: RunningBatch,
       run: QueryRun
   ): StateSwap = {
-    val notes = new ExportNotes {
+    val swapping = new SwappingRun {
       override def exported(keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit =
         run.swaps.exported(batch.batchId, keyHashes, moved, millis)
+      override def settle(): Unit = run.tables.settle()
     }
     val scratch = PinLog.scratch(batch)
-    new StateSwap(session, stage.operators, before, after, batch.batchId, scratch, notes)
+    new StateSwap(session, stage.operators, before, after, batch.batchId, scratch, swapping)
   }
 
   /** None where there is nothing to route by and nobody who wants the keys counted. */

@@ -8,9 +8,14 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf
 
-/** Notes what a swap has exported: how many key hashes changed places, what moved, and how long that took. */
-private[skewless] trait ExportNotes {
+/** The run that a swap is made in. */
+private[skewless] trait SwappingRun {
+
+  /** Notes what was exported: how many key hashes changed places, what moved, and how long that took. */
   def exported(keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit
+
+  /** Waits until state may be placed by the new table. */
+  def settle(): Unit
 }
 
 /** What one stage's state moves in a swap, and how the stores that take part keep their rows. */
@@ -38,18 +43,25 @@ private[skewless] final class StateSwap(
     after: Table,
     batchId: Long,
     scratch: Path,
-    notes: ExportNotes
+    run: SwappingRun
 ) {
 
-  /** What moves, exported on first use. Nothing can move out of version 0. */
+  /** What moves, exported on first use. */
   lazy val moved: StateMoves = {
+    val found = exported()
+    run.settle()
+    found
+  }
+
+  /** Nothing can move out of version 0. */
+  private def exported(): StateMoves = {
     val changes = TableDiff.diff(before, after)
     if (changes.isEmpty || batchId == 0) StateMoves.None
     else {
       val started = System.nanoTime()
       val stores = StateLayout.read(session, operators, batchId)
       val chunks = exportFrom(changes.flatMap(_.before.targets).distinct.sorted, stores)
-      notes.exported(changes.size, chunks, (System.nanoTime() - started) / 1000000)
+      run.exported(changes.size, chunks, (System.nanoTime() - started) / 1000000)
       StateMoves(chunks, stores)
     }
   }

@@ -23,9 +23,11 @@ class StateCrashSuite extends AnyFunSuite with StatefulRun with BeforeAndAfterAl
 
   private val points = Seq(
     "after the offset log" -> HaltPoint("renamed", "/offsets/3$"),
-    "after the table, before the pin" -> HaltPoint("create", "/pins/[.]3[.]"),
-    "between the pin's temporary file and its rename" -> HaltPoint("rename", "/pins/3$"),
+    "before the table" -> HaltPoint("create", "/tables/2$"),
+    "while the pin's temporary file is made" -> HaltPoint("create", "/pins/[.]3[.]"),
+    "after the table, before the pin" -> HaltPoint("rename", "/pins/3$"),
     "after the pin" -> HaltPoint("renamed", "/pins/3$"),
+    "after the pin, before its witness" -> HaltPoint("create", "/state/skewless-2$"),
     "during the map stage" -> HaltPoint("open", "/in/00003.json"),
     "during the export" -> HaltPoint("create", "/_skewless/moves/3-", 2),
     "after some state commits" -> HaltPoint("renamed", "/state/.*/4([.]|_)[^/]*$", 2),
@@ -135,12 +137,14 @@ private object StateCrashSuite {
   private val quick: Seq[Operator] = Seq(
     "count, no codegen",
     "collect_list (object hash aggregate)",
+    "dropDuplicates",
     "windowed count, append",
     "dropDuplicates by time",
     "session window",
     "flatMapGroupsWithState, event-time timeout",
     "transformWithState, value, list and map",
     "transformWithState, timers",
+    "count",
     "stream-stream join, full outer, one store",
     "dropDuplicates, then count, on one exchange"
   ).map(Operator.named)

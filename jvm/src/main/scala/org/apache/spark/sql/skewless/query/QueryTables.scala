@@ -283,7 +283,7 @@ final class QueryTables private[query] (
    */
   def swapped(swap: SwapRecord): Unit = {
     attempt("record a swap")(pinLog.record(swap))
-    cleanScratch(before = swap.batch + 1)
+    if (swap.files > 0) cleanScratch(before = swap.batch + 1)
   }
 
   def cleanScratch(before: Long): Unit = {

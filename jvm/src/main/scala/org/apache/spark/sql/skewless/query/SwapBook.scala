@@ -1,7 +1,7 @@
 // In Spark's package because it reads StreamExecution, which Spark keeps private.
 package org.apache.spark.sql.skewless.query
 
-import io.skewless.moves.Chunk
+import io.skewless.moves.{Chunk, InFile}
 import io.skewless.observe.QueryMetrics
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
@@ -9,8 +9,9 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 /**
  * What the swap of a committed batch did.
  *
- * @param bytes      of the export files
+ * @param bytes      that travelled
  * @param stateBytes of the keys and values that moved
+ * @param files      scratch files that they travelled in; none if tasks carried them
  */
 final case class SwapRecord(
     batch: Long,
@@ -23,7 +24,8 @@ final case class SwapRecord(
     sources: Seq[Int],
     targets: Seq[Int],
     exportMs: Long,
-    batchMs: Long
+    batchMs: Long,
+    files: Int
 ) {
   def json: String = PinLog.toJson(this)
 }
@@ -63,7 +65,9 @@ final class SwapBook private[query] (
       all(_.source, _.sources),
       all(_.target, _.targets).filter(_ >= 0),
       millis + earlier.fold(0L)(_.exportMs),
-      batchMs = -1
+      batchMs = -1,
+      files =
+        moved.map(_.place).collect { case InFile(file, _) => file }.distinct.size + earlier.fold(0)(_.files)
     )
   }
 
@@ -75,7 +79,7 @@ final class SwapBook private[query] (
     entered(batchId, batchMs).foreach { swap =>
       logInfo(
         s"query ${execution.id}: batch $batchId went from epoch ${swap.fromEpoch} to ${swap.epoch}, moving " +
-          s"${swap.rows} state rows (${swap.bytes} bytes) of ${swap.sources.size} " +
+          s"${swap.rows} state rows (${swap.bytes} bytes in ${swap.files} files) of ${swap.sources.size} " +
           s"partitions; export ${swap.exportMs} ms, batch $batchMs ms"
       )
       metrics.foreach(_.moved(execution.runId, swap.bytes, swap.exportMs))

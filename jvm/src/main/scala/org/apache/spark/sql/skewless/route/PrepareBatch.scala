@@ -1,9 +1,9 @@
 // In Spark's package because it reads physical plans of stateful queries.
 package org.apache.spark.sql.skewless.route
 
-import io.skewless.SkewlessException
+import io.skewless.{SkewlessConf, SkewlessException}
 import io.skewless.moves.Chunk
-import io.skewless.observe.{JoinInput, KeyCounts}
+import io.skewless.observe.{Application, JoinInput, KeyCounts}
 import io.skewless.table.{Right, SharedTable, Side, Table}
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -23,7 +23,7 @@ import org.apache.spark.sql.skewless.query.{
   StateShape,
   StateTables
 }
-import org.apache.spark.sql.skewless.state.{StateMark, StateMeasure, StateSwap, SwappingRun}
+import org.apache.spark.sql.skewless.state.{MovesBy, StateMark, StateMeasure, StateSwap, SwappingRun}
 
 /**
  * What one micro-batch is routed by, and where its tasks should run: decided before its plan is rewritten. A
@@ -144,8 +144,9 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
         run.swaps.exported(batch.batchId, keyHashes, moved, millis)
       override def settle(): Unit = run.tables.settle()
     }
-    val scratch = PinLog.scratch(batch)
-    new StateSwap(session, stage.operators, before, after, batch.batchId, scratch, swapping)
+    val conf = Application.of(session.sparkContext).fold(new SkewlessConf(Map.empty))(_.conf)
+    val way = MovesBy(PinLog.scratch(batch), conf.carriedBytes)
+    new StateSwap(session, stage.operators, before, after, batch.batchId, way, swapping)
   }
 
   /** None where there is nothing to route by and nobody who wants the keys counted. */

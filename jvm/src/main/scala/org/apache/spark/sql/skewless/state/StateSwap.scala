@@ -18,6 +18,14 @@ private[skewless] trait SwappingRun {
   def settle(): Unit
 }
 
+/**
+ * The two ways in which moved state travels.
+ *
+ * @param scratch      the folder of this run's and batch's files
+ * @param carriedBytes most bytes that travel with tasks and their results instead, a stage
+ */
+private[skewless] final case class MovesBy(scratch: Path, carriedBytes: Int)
+
 /** What one stage's state moves in a swap, and how the stores that take part keep their rows. */
 private[skewless] final case class StateMoves(chunks: Seq[Chunk], stores: Seq[StateStoreLayout]) {
 
@@ -33,8 +41,6 @@ private[skewless] object StateMoves {
  * The move of one stage's state in one batch, from table to table. Shared by the nodes above all exchanges of
  * the stage, so that the export runs once however many of them there are, and however many actions the batch
  * has. Making it has no effect; reading `moved` runs the export.
- *
- * @param scratch the folder of this run's and batch's files
  */
 private[skewless] final class StateSwap(
     session: SparkSession,
@@ -42,7 +48,7 @@ private[skewless] final class StateSwap(
     before: Table,
     after: Table,
     batchId: Long,
-    scratch: Path,
+    by: MovesBy,
     run: SwappingRun
 ) {
 
@@ -75,7 +81,8 @@ private[skewless] final class StateSwap(
       operators.flatMap(info => info.stateStoreCkptIds.map(info.operatorId -> _)).toMap,
       SharedTable(before, session.sparkContext),
       SharedTable(after, session.sparkContext),
-      scratch.toString,
+      by.scratch.toString,
+      by.carriedBytes / givers.size,
       new StateStoreConf(session.sessionState.conf)
     )
     val hadoop = session.sessionState.newHadoopConf()

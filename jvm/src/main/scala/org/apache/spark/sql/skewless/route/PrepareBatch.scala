@@ -5,6 +5,7 @@ import io.skewless.{SkewlessConf, SkewlessException}
 import io.skewless.moves.Chunk
 import io.skewless.observe.{Application, JoinInput, KeyCounts}
 import io.skewless.table.{Right, SharedTable, Side, Table}
+import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
@@ -24,6 +25,7 @@ import org.apache.spark.sql.skewless.query.{
   StateTables
 }
 import org.apache.spark.sql.skewless.state.{MovesBy, StateMark, StateMeasure, StateSwap, SwappingRun}
+import org.apache.spark.util.SerializableConfiguration
 
 /**
  * What one micro-batch is routed by, and where its tasks should run: decided before its plan is rewritten. A
@@ -142,6 +144,7 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
     val swapping = new SwappingRun {
       override def exported(keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit =
         run.swaps.exported(batch.batchId, keyHashes, moved, millis)
+      override def hadoop: Broadcast[SerializableConfiguration] = run.hadoop
       override def settle(): Unit = run.tables.settle()
     }
     val conf = Application.of(session.sparkContext).fold(new SkewlessConf(Map.empty))(_.conf)

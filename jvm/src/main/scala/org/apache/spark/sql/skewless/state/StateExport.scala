@@ -140,11 +140,10 @@ private[skewless] object StateExport {
       job: StateExport,
       givers: Seq[Int],
       coordinator: StateStoreCoordinatorRef,
-      hadoop: Configuration
+      hadoop: Broadcast[SerializableConfiguration]
   ): Seq[Chunk] = {
     val locations = givers.map(job.location(_, coordinator))
-    val conf = SerializableConfiguration.broadcast(context, hadoop)
-    val rdd = new StateExportRDD(context, job, givers, locations, conf)
+    val rdd = new StateExportRDD(context, job, givers, locations, hadoop)
     context.runJob(rdd, (chunks: Iterator[Chunk]) => chunks.toArray).toSeq.flatten
   }
 }

@@ -4,15 +4,20 @@ package org.apache.spark.sql.skewless.state
 import io.skewless.moves.Chunk
 import io.skewless.table.{SharedTable, Table, TableDiff}
 import org.apache.hadoop.fs.Path
+import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf
+import org.apache.spark.util.SerializableConfiguration
 
 /** The run that a swap is made in. */
 private[skewless] trait SwappingRun {
 
   /** Notes what was exported: how many key hashes changed places, what moved, and how long that took. */
   def exported(keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit
+
+  /** Hadoop's settings of the query, sent to the executors once a run. */
+  def hadoop: Broadcast[SerializableConfiguration]
 
   /** Waits until state may be placed by the new table. */
   def settle(): Unit
@@ -85,7 +90,6 @@ private[skewless] final class StateSwap(
       by.carriedBytes / givers.size,
       new StateStoreConf(session.sessionState.conf)
     )
-    val hadoop = session.sessionState.newHadoopConf()
-    StateExport.run(session.sparkContext, job, givers, session.streams.stateStoreCoordinator, hadoop)
+    StateExport.run(session.sparkContext, job, givers, session.streams.stateStoreCoordinator, run.hadoop)
   }
 }

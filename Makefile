@@ -60,6 +60,7 @@ bench: $(VENV)/ready $(JAR)  ## ratios against plain Spark, measured in one run,
 	$(BIN)/python bench/exchange.py
 	$(BIN)/python bench/publish.py
 	$(BIN)/python bench/state.py
+	$(BIN)/python bench/latency.py
 	build/sbt benchJvm/package
 	$(BIN)/python bench/streams.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python bench/policies.py

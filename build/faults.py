@@ -16,12 +16,15 @@ from pathlib import Path
 REPORTS = [Path("jvm/target/test-reports")]
 SUITES = ("StateSwapSuite", "StateCrashSuite", "StateFaultSuite", "StateZombieSuite")
 PAGE = Path("docs/faults.md")
-NAME = re.compile(r"(?:(?P<fault>.+?): )?(?P<operator>.+), checkpoint format (?P<format>\d)$")
+NAME = re.compile(
+    r"(?:(?P<fault>.+?): )?(?P<operator>.+), checkpoint format (?P<format>\d)(?:, (?:carried|in files))?$"
+)
 FORMATS = 2
 PROTOCOL = (
     "offset log",
-    "before the pin",
+    "before the table",
     "temporary file",
+    "before the pin",
     "after the pin",
     "map",
     "export",
@@ -62,7 +65,8 @@ def _read(report: Path, cells: Cells, faults: list[str]) -> None:
         if fault not in faults:
             faults.append(fault)
         passed = case.find("failure") is None and case.find("error") is None
-        cells.setdefault(found["operator"], {}).setdefault(fault, {})[found["format"]] = passed
+        by_format = cells.setdefault(found["operator"], {}).setdefault(fault, {})
+        by_format[found["format"]] = passed and by_format.get(found["format"], True)  # in both ways, or one
 
 
 def _moment(fault: str) -> int:

@@ -239,14 +239,17 @@ class Run:
         ]
         return {path: path.read_bytes() for path in files if path.is_file()}
 
-    def assert_moved(self, *swaps: skewless.Swap) -> None:
-        """State did move in these swaps' batches. Spark tells of a committed batch a little later."""
+    def assert_moved(self, *swaps: skewless.Swap, in_files: bool = False) -> None:
+        """State did move in these swaps' batches, carried by tasks or in files. Spark tells of a committed
+        batch a little later."""
         paths = [self.checkpoint / "_skewless" / "swaps" / str(swap.batch) for swap in swaps]
         eventually(lambda: all(path.exists() for path in paths))
         records = [json.loads(path.read_text()) for path in paths]
         assert [record["epoch"] for record in records] == [swap.epoch for swap in swaps]
         assert all(record["rows"] > 0 for record in records), records
-        eventually(lambda: not list((self.checkpoint / "_skewless" / "moves").iterdir()))
+        assert all((record["files"] > 0) == in_files for record in records), records
+        moves = self.checkpoint / "_skewless" / "moves"
+        eventually(lambda: not moves.exists() or not list(moves.iterdir()))
 
 
 def eventually(holds: Callable[[], Any], seconds: int = 60) -> None:

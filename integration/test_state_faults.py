@@ -189,12 +189,12 @@ def test_an_executor_killed_while_it_exports_costs_nothing(
         if executor:
             executor.send_signal(signal.SIGKILL)
         swapped.query.processAllAvailable()
-        swapped.assert_moved(swap)
+        swapped.assert_moved(swap, in_files=True)
     assert executor is not None, "no executor was seen with an export file open"
     assert executor.pid not in {process.pid for process in executor_processes()}
     back = balancer.publish(swapped.query, skewless.Table(N, {}))
     swapped.feed(*range(batch + 1, BATCHES))
-    swapped.assert_moved(back)
+    swapped.assert_moved(back, in_files=True)
     assert swapped.rows == plain(wide_counts, note=checksum).rows
 
 

@@ -33,6 +33,7 @@ final class SkewlessConf(pairs: Map[String, String]) {
   val keyValues: Boolean = get(KeyValues)
 
   val adopt: Boolean = get(Adopt)
+  val carriedBytes: Int = get(CarriedBytes)
 
   def checkSize(entries: Int): Unit =
     if (entries > maxEntries)
@@ -92,7 +93,19 @@ object SkewlessConf {
       "can level are left as they are."
   )
 
-  val All: Seq[Setting[_]] = Seq(Adopt, KeyValues, MaxEntries, RetainedBatches, TrackedKeys).sortBy(_.key)
+  val CarriedBytes: Setting[Int] = count(
+    "spark.skewless.moves.carriedBytes",
+    default = 512 << 10,
+    from = 0,
+    to = 16 << 20,
+    "Most bytes of one stage's state that travel with Spark's own tasks in a swap, through the driver's " +
+      "memory; each partition that gives has an equal part of them. A partition that gives more writes a " +
+      "scratch file, which takes longer to make than little state to move. 0: always files. Spark warns of " +
+      "tasks over 1000 KiB."
+  )
+
+  val All: Seq[Setting[_]] =
+    Seq(Adopt, CarriedBytes, KeyValues, MaxEntries, RetainedBatches, TrackedKeys).sortBy(_.key)
 
   def apply(conf: SparkConf): SkewlessConf = {
     val pairs = conf.getAll.filter(_._1.startsWith(Prefix)).toMap

@@ -1,6 +1,7 @@
 package io.skewless
 
 import io.skewless.observe.Application
+import org.apache.spark.SparkContext
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.skewless.{HaltingFileSystem, QuickLocalFileSystem, SkewlessExtensions}
 import org.scalatest.Assertions
@@ -44,8 +45,14 @@ object TestSpark {
     .getOrCreate()
 
   /** Runs the body under other settings of Skewless than the application was started with. */
-  def withApplicationConf[T](conf: SkewlessConf)(body: => T): T = {
-    val context = session.sparkContext
+  def withApplicationConf[T](conf: SkewlessConf)(body: => T): T =
+    withApplicationConf(session.sparkContext, conf)(body)
+
+  /** State travels in scratch files, however little it is. */
+  def withFiles[T](context: SparkContext = session.sparkContext)(body: => T): T =
+    withApplicationConf(context, new SkewlessConf(Map(SkewlessConf.CarriedBytes.key -> "0")))(body)
+
+  private def withApplicationConf[T](context: SparkContext, conf: SkewlessConf)(body: => T): T = {
     val before = Application.of(context).get
     Application.start(context, new Application(conf, before.listener, before.metrics))
     try body

@@ -5,6 +5,7 @@ import java.nio.ByteBuffer
 import java.util.zip.CRC32C
 
 import scala.collection.mutable
+import scala.util.Using
 
 import io.skewless.SkewlessException
 import org.apache.hadoop.conf.Configuration
@@ -26,8 +27,17 @@ final case class StateColumn(operatorId: Long, storeName: String, family: String
  */
 final case class Way(target: Int, keeps: Boolean = false, merges: Boolean = false)
 
+/** Where the bytes of a chunk are. */
+sealed trait Place
+
+/** In a scratch file, from `offset` on. */
+final case class InFile(file: String, offset: Long) extends Place
+
+/** With the chunk: in the result of the task that read them, and in the tasks that they concern. */
+final class Carried(val bytes: Array[Byte]) extends Place with Serializable
+
 /**
- * A stretch of an export file: rows of one column family that move from one partition to another. Rows are
+ * A stretch of what one partition gives: rows of one column family that move to one other partition. Rows are
  * length, key, length, value; lengths as in protobuf, seven bits a byte.
  *
  * @param isList whether a value is a list of elements, see `ListValue`
@@ -36,7 +46,7 @@ final case class Way(target: Int, keeps: Boolean = false, merges: Boolean = fals
  * @param crc    CRC-32C of the stretch
  */
 final case class Chunk(
-    file: String,
+    place: Place,
     operatorId: Long,
     storeName: String,
     family: String,
@@ -45,7 +55,6 @@ final case class Chunk(
     target: Int,
     keeps: Boolean,
     merges: Boolean,
-    offset: Long,
     bytes: Int,
     rows: Int,
     stateBytes: Long,
@@ -53,14 +62,17 @@ final case class Chunk(
 )
 
 /**
- * Writes one export file: rows are gathered by (store, family, way) and written a chunk at a time, so
- * memory stays within `budgetBytes` however much moves. The file is scratch: it is named by nothing but the
- * chunks that its task returns.
+ * Takes what one partition gives: rows are gathered by (store, family, way). While they are few, their
+ * chunks carry them. Else they go to one scratch file, a chunk at a time, so memory stays within
+ * `budgetBytes` however much moves. The file is named by nothing but the chunks that its task returns.
+ *
+ * @param carriedBytes most bytes that the chunks carry; with more, all of them are in the file
  */
 final class ChunkWriter(
     path: Path,
     source: Int,
     conf: Configuration,
+    carriedBytes: Int,
     budgetBytes: Long = 64L << 20
 ) {
   private final class Open(val column: StateColumn, val way: Way) {
@@ -87,14 +99,19 @@ final class ChunkWriter(
     chunk.stateBytes += key.length + value.length
     held += chunk.bytes.size - before
     if (held > budgetBytes || chunk.bytes.size > ChunkWriter.ChunkBytes)
-      flush(open.values.maxBy(_.bytes.size))
+      write(open.values.maxBy(_.bytes.size))
   }
 
-  private def flush(chunk: Open): Unit = if (chunk.rows > 0) {
-    val bytes = chunk.bytes.toByteArray
+  private def write(chunk: Open): Unit = if (chunk.rows > 0) {
+    val (bytes, place) = (chunk.bytes.toByteArray, InFile(path.toString, written))
     out.write(bytes)
+    written += bytes.length
+    enter(chunk, bytes, place)
+  }
+
+  private def enter(chunk: Open, bytes: Array[Byte], place: Place): Unit = {
     done += Chunk(
-      path.toString,
+      place,
       chunk.column.operatorId,
       chunk.column.storeName,
       chunk.column.family,
@@ -103,27 +120,33 @@ final class ChunkWriter(
       chunk.way.target,
       chunk.way.keeps,
       chunk.way.merges,
-      written,
       bytes.length,
       chunk.rows,
       chunk.stateBytes,
       ChunkWriter.crc(bytes)
     )
-    written += bytes.length
     held -= bytes.length
     chunk.bytes.reset()
     chunk.rows = 0
     chunk.stateBytes = 0
   }
 
-  /** All chunks; no file is made when nothing moves. */
+  /** All chunks; no file is made when little or nothing moves. */
   def close(): Seq[Chunk] = {
-    open.values.foreach(flush)
-    if (done.nonEmpty) out.close()
+    if (done.isEmpty && held <= carriedBytes) open.values.foreach(carry)
+    else {
+      open.values.foreach(write)
+      out.close()
+    }
     done.toSeq
   }
 
-  def abort(): Unit = if (done.nonEmpty) {
+  private def carry(chunk: Open): Unit = {
+    val bytes = chunk.bytes.toByteArray
+    enter(chunk, bytes, new Carried(bytes))
+  }
+
+  def abort(): Unit = if (written > 0) {
     try out.close()
     finally path.getFileSystem(conf).delete(path, false)
   }
@@ -140,32 +163,47 @@ object ChunkWriter {
 }
 
 object ChunkReader {
+  private type Row = (Chunk, Array[Byte], Array[Byte]) => Unit
 
   /**
-   * Calls `row(chunk, key, value)` for each row of the chunks. A file that is missing or not as it was
-   * written is a typed error.
+   * Calls `row(chunk, key, value)` for each row of the chunks. Bytes that are missing or not as they were
+   * written are a typed error.
    */
-  def foreach(chunks: Seq[Chunk], conf: Configuration)(row: (Chunk, Array[Byte], Array[Byte]) => Unit): Unit =
-    chunks.groupBy(_.file).toSeq.sortBy(_._1).foreach { case (file, ofFile) =>
-      val path = new Path(file)
-      try {
-        val in = path.getFileSystem(conf).open(path)
-        try
-          ofFile.sortBy(_.offset).foreach { chunk =>
-            val bytes = new Array[Byte](chunk.bytes)
-            in.readFully(chunk.offset, bytes)
-            if (ChunkWriter.crc(bytes) != chunk.crc)
-              throw damaged(file, "its bytes are not those that were written")
-            val buffer = ByteBuffer.wrap(bytes)
-            (0 until chunk.rows).foreach(_ => row(chunk, next(buffer), next(buffer)))
-            if (buffer.hasRemaining) throw damaged(file, s"bytes are left over after ${chunk.rows} rows")
-          }
-        finally in.close()
-      } catch {
-        case e: FileNotFoundException => throw damaged(file, "it is missing", e)
-        case e: IOException => throw damaged(file, e.toString, e)
+  def foreach(chunks: Seq[Chunk], conf: Configuration)(row: Row): Unit = {
+    val (carried, inFiles) = chunks.partitionMap { chunk =>
+      chunk.place match {
+        case carried: Carried => Left(chunk -> carried.bytes)
+        case at: InFile => Right(chunk -> at)
       }
     }
+    carried.foreach { case (chunk, bytes) => rows(chunk, bytes, s"partition ${chunk.source}'s part", row) }
+    inFiles.groupBy(_._2.file).toSeq.sortBy(_._1).foreach { case (file, ofFile) =>
+      read(file, ofFile.sortBy(_._2.offset), conf, row)
+    }
+  }
+
+  private def read(file: String, chunks: Seq[(Chunk, InFile)], conf: Configuration, row: Row): Unit = {
+    val path = new Path(file)
+    try
+      Using.resource(path.getFileSystem(conf).open(path)) { in =>
+        chunks.foreach { case (chunk, at) =>
+          val bytes = new Array[Byte](chunk.bytes)
+          in.readFully(at.offset, bytes)
+          rows(chunk, bytes, file, row)
+        }
+      }
+    catch {
+      case e: FileNotFoundException => throw damaged(file, "it is missing", e)
+      case e: IOException => throw damaged(file, e.toString, e)
+    }
+  }
+
+  private def rows(chunk: Chunk, bytes: Array[Byte], where: String, row: Row): Unit = {
+    if (ChunkWriter.crc(bytes) != chunk.crc) throw damaged(where, "its bytes are not those that were written")
+    val buffer = ByteBuffer.wrap(bytes)
+    (0 until chunk.rows).foreach(_ => row(chunk, next(buffer), next(buffer)))
+    if (buffer.hasRemaining) throw damaged(where, s"bytes are left over after ${chunk.rows} rows")
+  }
 
   private def next(buffer: ByteBuffer): Array[Byte] = {
     val part = new Array[Byte](Varint.read(buffer))
@@ -173,9 +211,9 @@ object ChunkReader {
     part
   }
 
-  private def damaged(file: String, why: String, cause: Throwable = null): SkewlessException =
+  private def damaged(what: String, why: String, cause: Throwable = null): SkewlessException =
     SkewlessException.checkpoint(
-      s"$file, state on its way to another partition, cannot be read: $why. Nothing was committed; start " +
+      s"$what, state on its way to another partition, cannot be read: $why. Nothing was committed; start " +
         "the query again, and the " +
         "batch exports the state anew.",
       cause

@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 import scala.util.Using
 import scala.util.control.NonFatal
 
-import io.skewless.{SkewlessConf, SkewlessPlugin}
+import io.skewless.{SkewlessConf, SkewlessPlugin, TestSpark}
 import io.skewless.table.{Split, Table}
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.{Dataset, Row}
@@ -22,8 +22,10 @@ import org.apache.spark.sql.streaming.Trigger
  * A query that several processes can run one after the other on one checkpoint: input is one file per batch,
  * the rows of a batch go to a file, and tables are published while the batch before them runs. Everything is
  * on `halt:`.
+ *
+ * @param inFiles whether state travels in scratch files, however little it is
  */
-final class FileRun(dir: Path, operator: Operator, format: String) {
+final class FileRun(dir: Path, operator: Operator, format: String, inFiles: Boolean = false) {
   private val n = 4
 
   def writeInput(batches: Seq[Seq[Event]]): Unit = {
@@ -42,7 +44,10 @@ final class FileRun(dir: Path, operator: Operator, format: String) {
   }
 
   /** Runs all that is left of the input, with swaps before batches 2, 3 and 4, and 7 if there is one. */
-  def run(spark: SparkSession): Unit = {
+  def run(spark: SparkSession): Unit =
+    if (inFiles) TestSpark.withFiles(spark.sparkContext)(runAsSet(spark)) else runAsSet(spark)
+
+  private def runAsSet(spark: SparkSession): Unit = {
     val confs = operator.conf ++ Seq(
       SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key -> format,
       SQLConf.STATE_STORE_PROVIDER_CLASS.key -> classOf[SkewlessStateStoreProvider].getName,
@@ -129,7 +134,8 @@ object FileRun {
 
   /**
    * A driver of its own, in which one query after the other dies and which is then halted. Its argument is a
-   * file with a line for each: folder, operator, checkpoint format, where to die.
+   * file with a line for each: folder, operator, checkpoint format, where to die, whether state travels in
+   * files.
    */
   def main(args: Array[String]): Unit = {
     val spark = SparkSession
@@ -148,7 +154,7 @@ object FileRun {
     Files.readAllLines(Path.of(args(0))).asScala.map(_.split("\t")).foreach { line =>
       val dir = Path.of(line(0))
       HaltingFileSystem.die(dir, HaltPoint(line(3), line(5), line(4).toInt))
-      try new FileRun(dir, Operator.named(line(1)), line(2)).run(spark)
+      try new FileRun(dir, Operator.named(line(1)), line(2), line(6).toBoolean).run(spark)
       catch { case NonFatal(e) => Files.writeString(dir.resolve("log"), s"$e") }
       StateStore.unloadAll()
     }

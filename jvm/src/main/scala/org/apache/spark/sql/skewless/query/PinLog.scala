@@ -3,14 +3,28 @@ package org.apache.spark.sql.skewless.query
 
 import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
-import java.util.UUID
+import java.util.{EnumSet, UUID}
 
 import scala.collection.immutable.TreeMap
-import scala.util.Using
+import scala.concurrent.{blocking, Await, Future}
+import scala.concurrent.ExecutionContext.Implicits.global
+import scala.concurrent.duration.Duration
+import scala.jdk.CollectionConverters._
+import scala.util.{Try, Using}
+import scala.util.control.NonFatal
 
 import io.skewless.SkewlessException
 import io.skewless.table.{Table, TableCodec}
-import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.apache.hadoop.fs.{
+  CreateFlag,
+  FSDataOutputStream,
+  FileAlreadyExistsException,
+  FileContext,
+  Path,
+  UnsupportedFileSystemException
+}
+import org.apache.hadoop.fs.Options.{ChecksumOpt, CreateOpts}
+import org.apache.spark.internal.Logging
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.json4s._
@@ -31,24 +45,27 @@ final case class Pin(batch: Long, epoch: Long, digest: String, partitions: Int, 
  *   <checkpoint>/state/skewless-<epoch>     empty: the newest epoch that has placed the state, said beside
  * the state itself
  * }}}
- * Tables and pins appear whole (temporary file, rename) and are never overwritten; the table is written
- * before the pin that names it, so a crash in between leaves a table that nothing names. Anything unreadable,
- * missing or contradictory stops the query with an error that names the file: the log never guesses. Not
- * thread-safe: `QueryTables` holds the lock.
+ * Tables and pins are never overwritten. A pin appears whole (temporary file, rename), and after its table
+ * has been read back, so a crash leaves at most a table, or a part of one, that nothing names. Anything
+ * unreadable, missing or contradictory stops the query with an error that names the file: the log never
+ * guesses. `QueryTables` holds the lock for all but `settle` and what is done after a batch (`record`,
+ * `clean`).
  */
 private[skewless] final class PinLog(
     checkpoint: Path,
     queryId: UUID,
     session: SparkSession,
     stateful: Boolean = false
-) {
+) extends Logging {
   private val home = new Path(checkpoint, "_skewless")
   private val tablesDir = new Path(home, "tables")
   private val pinsDir = new Path(home, "pins")
   private val swapsDir = new Path(home, "swaps")
   private val movesDir = new Path(home, "moves")
   private val stateDir = new Path(checkpoint, "state")
-  private val files = CheckpointFileManager.create(checkpoint, session.sessionState.newHadoopConf())
+  private val hadoop = session.sessionState.newHadoopConf()
+  private val files = CheckpointFileManager.create(checkpoint, hadoop)
+  @volatile private var witnessing: Future[Unit] = Future.unit
   private var lastEpoch = numbers(tablesDir).lastOption.getOrElse(0L)
   private var pins = TreeMap(numbers(pinsDir).map(batch => batch -> readPin(batch)): _*)
   private var cached = Map.empty[Long, Table]
@@ -84,26 +101,76 @@ private[skewless] final class PinLog(
     val batch = pins.lastOption.fold(notBefore)(last => notBefore.max(last._1 + 1))
     val epoch = lastEpoch + 1
     val bytes = TableCodec.encode(table.withEpoch(epoch))
-    lastEpoch = epoch // a failed write must not leave the number to a second table
-    write(new Path(tablesDir, epoch.toString), bytes)
     val pin = Pin(batch, epoch, TableCodec.digest(bytes), table.partitions, queryId.toString)
-    val stored = readTable(pin)
-    write(new Path(pinsDir, batch.toString), PinLog.toJson(pin).getBytes(UTF_8))
+    lastEpoch = epoch // a failed write must not leave the number to a second table
+    val stored = write(pin, bytes)
     pins = pins.updated(batch, pin)
     cached = Map(epoch -> stored) ++ cached.filter(_._1 == epoch - 1)
-    if (stateful) witness(epoch)
+    if (stateful) witnessing = witness(epoch, after = witnessing)
     (epoch, batch)
   }
 
+  /** The table as it was read back. The pin's temporary file is made meanwhile, and renamed at the end. */
+  private def write(pin: Pin, bytes: Array[Byte]): Table = {
+    val path = mkdirs(new Path(pinsDir, pin.batch.toString))
+    val open = Future(blocking(files.createAtomic(path, overwriteIfPossible = false)))
+    try {
+      place(mkdirs(new Path(tablesDir, pin.epoch.toString)), bytes)
+      val stored = readTable(pin)
+      val out = Await.result(open, Duration.Inf)
+      out.write(PinLog.toJson(pin).getBytes(UTF_8))
+      refuseOther(path)(out.close())
+      stored
+    } catch {
+      case e: Throwable =>
+        Try(Await.result(open, Duration.Inf)).foreach(_.cancel())
+        throw e
+    }
+  }
+
+  private def place(path: Path, bytes: Array[Byte]): Unit =
+    refuseOther(path)(Using.resource(create(path, CreateFlag.CREATE))(_.write(bytes)))
+
+  /** Without a rename; without the checksum file that a local file system keeps beside each file. */
+  private def create(path: Path, flags: CreateFlag*): FSDataOutputStream = {
+    val unchecked = CreateOpts.checksumParam(ChecksumOpt.createDisabled())
+    try FileContext.getFileContext(path.toUri, hadoop).create(path, EnumSet.copyOf(flags.asJava), unchecked)
+    catch {
+      case _: UnsupportedFileSystemException =>
+        path.getFileSystem(hadoop).create(path, flags.contains(CreateFlag.OVERWRITE))
+    }
+  }
+
+  private def refuseOther(path: Path)(write: => Unit): Unit =
+    try write
+    catch {
+      case e: FileAlreadyExistsException =>
+        throw SkewlessException.checkpoint(
+          s"$path exists already: another driver works on this checkpoint. Stop one of the two; the old " +
+            "table stays in force.",
+          e
+        )
+    }
+
   /**
    * A folder of pins can be lost while the state it placed stays. Written after the pin, so a crash leaves it
-   * behind, never ahead.
+   * behind, never ahead; beside all else, until `settle` waits for it.
    */
-  private def witness(epoch: Long): Unit = {
+  private def witness(epoch: Long, after: Future[Unit]): Future[Unit] = after
+    .map(_ => blocking(writeWitness(epoch)))
+    .recover { case NonFatal(e) =>
+      logWarning(s"no word of epoch $epoch under $stateDir: lost pins would not be noticed", e)
+    }
+
+  private def writeWitness(epoch: Long): Unit = {
     val older = witnesses
-    files.createAtomic(mkdirs(new Path(stateDir, PinLog.Witness + epoch)), overwriteIfPossible = true).close()
+    val path = mkdirs(new Path(stateDir, PinLog.Witness + epoch))
+    create(path, CreateFlag.CREATE, CreateFlag.OVERWRITE).close()
     older.filter(_ < epoch).foreach(old => files.delete(new Path(stateDir, PinLog.Witness + old)))
   }
+
+  /** Waits until the state says by itself which table places it. Thread-safe, and without the lock. */
+  def settle(): Unit = Await.result(witnessing, Duration.Inf)
 
   private def witnesses: Seq[Long] =
     if (!files.exists(stateDir)) Nil
@@ -205,24 +272,6 @@ private[skewless] final class PinLog(
       }
     catch { case e: FileNotFoundException => throw damaged(path, "it is missing", e) }
 
-  private def write(path: Path, bytes: Array[Byte]): Unit = {
-    val out = files.createAtomic(mkdirs(path), overwriteIfPossible = false)
-    try {
-      out.write(bytes)
-      out.close()
-    } catch {
-      case e: FileAlreadyExistsException =>
-        throw SkewlessException.checkpoint(
-          s"$path exists already: another driver works on this checkpoint. Stop one of the two; the old " +
-            "table stays in force.",
-          e
-        )
-      case e: Throwable =>
-        out.cancel()
-        throw e
-    }
-  }
-
   private def mkdirs(path: Path): Path = {
     if (!files.exists(path.getParent)) files.mkdirs(path.getParent)
     path
@@ -279,6 +328,6 @@ private[skewless] object PinLog {
       json.extract[Pin]
     } catch {
       case e: SkewlessException => throw e
-      case scala.util.control.NonFatal(_) => throw SkewlessException.table("it is not a whole pin")
+      case NonFatal(_) => throw SkewlessException.table("it is not a whole pin")
     }
 }

@@ -5,9 +5,11 @@ import scala.util.control.NonFatal
 
 import io.skewless.SkewlessException
 import io.skewless.observe.{Application, BatchListener, JoinInput, KeyCounts, QueryMetrics, Watches, Watching}
+import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.skewless.placement.{AliveExecutors, PlacementWishes}
+import org.apache.spark.util.SerializableConfiguration
 
 /**
  * One run of one query: its tables, the book of its swaps, and what is measured of its state, each in a file
@@ -19,6 +21,12 @@ final class QueryRun private[query] (val execution: StreamExecution, watches: Wa
   val swaps = new SwapBook(execution, tables, metrics, attempt)
   val stateBytes = new StateWatch(attempt)
   private[skewless] val wishes = new PlacementWishes(AliveExecutors.of(execution.sparkSession.sparkContext))
+
+  /** Hadoop's settings of the query, for its exports: a broadcast of them takes as long to make as a job. */
+  private[skewless] lazy val hadoop: Broadcast[SerializableConfiguration] = {
+    val session = execution.sparkSessionForStream
+    SerializableConfiguration.broadcast(session.sparkContext, session.sessionState.newHadoopConf())
+  }
 
   /** How loops watch this run; None if none does. */
   def watching: Option[Watching] = watches.of(execution.runId)

@@ -256,6 +256,9 @@ final class QueryTables private[query] (
     pinned
   }
 
+  /** Waits for what the last publish leaves beside the state: before a task may place a row by that table. */
+  private[skewless] def settle(): Unit = pinLog.settle()
+
   /** Why this run will take no table, as far as it is known by now. */
   def obstacle(hasCommitted: Boolean): Option[String] =
     synchronized(checks.obstacle(routedPartitions, stateShape, hasCommitted))
@@ -274,13 +277,16 @@ final class QueryTables private[query] (
 
   def committed(batchMs: Long): Unit = pace.batchMs = batchMs
 
-  /** Writes down what a swap did, and deletes the files that its state travelled in. */
-  def swapped(swap: SwapRecord): Unit = synchronized {
+  /**
+   * Writes down what a swap did, and deletes the files that its state travelled in. Without the lock, which
+   * the planner of the next batch needs.
+   */
+  def swapped(swap: SwapRecord): Unit = {
     attempt("record a swap")(pinLog.record(swap))
-    cleanScratch(before = swap.batch + 1)
+    if (swap.files > 0) cleanScratch(before = swap.batch + 1)
   }
 
-  def cleanScratch(before: Long): Unit = synchronized {
+  def cleanScratch(before: Long): Unit = {
     attempt("delete scratch")(pinLog.clean(execution.runId, before))
     ()
   }

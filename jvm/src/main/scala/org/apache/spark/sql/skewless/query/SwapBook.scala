@@ -1,7 +1,7 @@
 // In Spark's package because it reads StreamExecution, which Spark keeps private.
 package org.apache.spark.sql.skewless.query
 
-import io.skewless.moves.Chunk
+import io.skewless.moves.{Chunk, InFile}
 import io.skewless.observe.QueryMetrics
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
@@ -9,8 +9,9 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 /**
  * What the swap of a committed batch did.
  *
- * @param bytes      of the export files
+ * @param bytes      that travelled
  * @param stateBytes of the keys and values that moved
+ * @param files      scratch files that they travelled in; none if tasks carried them
  */
 final case class SwapRecord(
     batch: Long,
@@ -23,7 +24,8 @@ final case class SwapRecord(
     sources: Seq[Int],
     targets: Seq[Int],
     exportMs: Long,
-    batchMs: Long
+    batchMs: Long,
+    files: Int
 ) {
   def json: String = PinLog.toJson(this)
 }
@@ -63,34 +65,43 @@ final class SwapBook private[query] (
       all(_.source, _.sources),
       all(_.target, _.targets).filter(_ >= 0),
       millis + earlier.fold(0L)(_.exportMs),
-      batchMs = -1
+      batchMs = -1,
+      files =
+        moved.map(_.place).collect { case InFile(file, _) => file }.distinct.size + earlier.fold(0)(_.files)
     )
   }
 
   private def epochAt(batchId: Long): Long = tables.tableAt(batchId).fold(0L)(_.epoch)
 
-  private[query] def committed(batchId: Long, batchMs: Long): Unit = synchronized {
+  /** Files are written and deleted without the lock, which the export of the next batch needs. */
+  private[query] def committed(batchId: Long, batchMs: Long): Unit = {
     attempt("keep metrics")(showTable(batchId))
-    exports.get(batchId).foreach { found =>
-      val swap = found.copy(batchMs = batchMs)
-      exports -= batchId
-      swaps = (swaps :+ swap).takeRight(SwapBook.Remembered)
+    entered(batchId, batchMs).foreach { swap =>
       logInfo(
         s"query ${execution.id}: batch $batchId went from epoch ${swap.fromEpoch} to ${swap.epoch}, moving " +
-          s"${swap.rows} state rows (${swap.bytes} bytes) of ${swap.sources.size} partitions; export " +
-          s"${swap.exportMs} ms, batch $batchMs ms"
+          s"${swap.rows} state rows (${swap.bytes} bytes in ${swap.files} files) of ${swap.sources.size} " +
+          s"partitions; export ${swap.exportMs} ms, batch $batchMs ms"
       )
       metrics.foreach(_.moved(execution.runId, swap.bytes, swap.exportMs))
       tables.swapped(swap)
     }
   }
 
+  private def entered(batchId: Long, batchMs: Long): Option[SwapRecord] = synchronized {
+    val swap = exports.get(batchId).map(_.copy(batchMs = batchMs))
+    exports -= batchId
+    swaps = (swaps ++ swap).takeRight(SwapBook.Remembered)
+    swap
+  }
+
+  private def hasMoved(batchId: Long): Boolean = synchronized(exports.contains(batchId))
+
   private def showTable(batchId: Long): Unit = {
     val table = tables.tableAt(batchId)
     val epoch = table.fold(0L)(_.epoch)
     val isSwap = epoch != epochAt(batchId - 1)
     metrics.foreach(_.committed(execution.runId, epoch, table.fold(0)(_.size), isSwap))
-    if (isSwap && !exports.contains(batchId))
+    if (isSwap && !hasMoved(batchId))
       logInfo(s"query ${execution.id}: batch $batchId went to epoch $epoch; no state moved")
   }
 }

@@ -1,10 +1,11 @@
 // In Spark's package because it reads physical plans of stateful queries.
 package org.apache.spark.sql.skewless.route
 
-import io.skewless.SkewlessException
+import io.skewless.{SkewlessConf, SkewlessException}
 import io.skewless.moves.Chunk
-import io.skewless.observe.{JoinInput, KeyCounts}
+import io.skewless.observe.{Application, JoinInput, KeyCounts}
 import io.skewless.table.{Right, SharedTable, Side, Table}
+import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
@@ -23,7 +24,8 @@ import org.apache.spark.sql.skewless.query.{
   StateShape,
   StateTables
 }
-import org.apache.spark.sql.skewless.state.{ExportNotes, StateMark, StateMeasure, StateSwap}
+import org.apache.spark.sql.skewless.state.{MovesBy, StateMark, StateMeasure, StateSwap, SwappingRun}
+import org.apache.spark.util.SerializableConfiguration
 
 /**
  * What one micro-batch is routed by, and where its tasks should run: decided before its plan is rewritten. A
@@ -139,12 +141,15 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
       batch: RunningBatch,
       run: QueryRun
   ): StateSwap = {
-    val notes = new ExportNotes {
+    val swapping = new SwappingRun {
       override def exported(keyHashes: Int, moved: Seq[Chunk], millis: Long): Unit =
         run.swaps.exported(batch.batchId, keyHashes, moved, millis)
+      override def hadoop: Broadcast[SerializableConfiguration] = run.hadoop
+      override def settle(): Unit = run.tables.settle()
     }
-    val scratch = PinLog.scratch(batch)
-    new StateSwap(session, stage.operators, before, after, batch.batchId, scratch, notes)
+    val conf = Application.of(session.sparkContext).fold(new SkewlessConf(Map.empty))(_.conf)
+    val way = MovesBy(PinLog.scratch(batch), conf.carriedBytes)
+    new StateSwap(session, stage.operators, before, after, batch.batchId, way, swapping)
   }
 
   /** None where there is nothing to route by and nobody who wants the keys counted. */

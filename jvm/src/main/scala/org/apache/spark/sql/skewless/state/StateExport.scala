@@ -21,6 +21,7 @@ import org.apache.spark.util.SerializableConfiguration
  *
  * @param checkpointIds of each operator, by partition and store, in checkpoint format 2
  * @param scratch       the folder of this run's and batch's files
+ * @param carriedBytes  most bytes that a task may return with its result, without a file
  */
 private[skewless] final case class StateExport(
     stateRoot: String,
@@ -31,16 +32,17 @@ private[skewless] final case class StateExport(
     before: SharedTable,
     after: SharedTable,
     scratch: String,
+    carriedBytes: Int,
     storeConf: StateStoreConf
 ) {
 
   /**
-   * The rows of one partition that the new table sends elsewhere, in one file. Runs in a task, where the
-   * store is loaded if it can.
+   * The rows of one partition that the new table sends elsewhere: with the chunks if they are few, else in
+   * one file. Runs in a task, where the store is loaded if it can.
    */
   def leaving(source: Int, hadoop: Configuration): Seq[Chunk] = {
     val file = new Path(scratch, s"$source-${stores.head.operatorId}-${TaskContext.get().taskAttemptId()}")
-    val writer = new ChunkWriter(file, source, hadoop)
+    val writer = new ChunkWriter(file, source, hadoop, carriedBytes)
     try {
       stores.foreach(store => scan(store, source, hadoop, writer))
       writer.close()
@@ -81,8 +83,9 @@ private[skewless] final case class StateExport(
     val ways = new Departures(before.table, after.table, family.flatMap(_.join).map(_.side), source)
     StateScan.foreach(provider.rocksDB, name, layout.usesFamilies) { (key, value) =>
       val hash = keyHash.fold(throw unknown(layout, name))(_(key))
-      if (!ways.holds(hash)) throw misplaced(layout, name, source, hash)
-      ways.of(hash).foreach { way =>
+      val leaving = ways.of(hash)
+      if (leaving eq Departures.Misplaced) throw misplaced(layout, name, source, hash)
+      leaving.foreach { way =>
         writer.add(column.get, way, key, if (way.target < 0) Array.emptyByteArray else value())
       }
     }
@@ -137,11 +140,10 @@ private[skewless] object StateExport {
       job: StateExport,
       givers: Seq[Int],
       coordinator: StateStoreCoordinatorRef,
-      hadoop: Configuration
+      hadoop: Broadcast[SerializableConfiguration]
   ): Seq[Chunk] = {
     val locations = givers.map(job.location(_, coordinator))
-    val conf = SerializableConfiguration.broadcast(context, hadoop)
-    val rdd = new StateExportRDD(context, job, givers, locations, conf)
+    val rdd = new StateExportRDD(context, job, givers, locations, hadoop)
     context.runJob(rdd, (chunks: Iterator[Chunk]) => chunks.toArray).toSeq.flatten
   }
 }

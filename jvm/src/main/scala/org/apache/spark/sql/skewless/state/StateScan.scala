@@ -56,12 +56,15 @@ private[sql] object StateScan {
         store.createColFamilyIfAbsent(family, isInternal = false)
       )
 
+  /** One read of this size instead of one for each block: all of them are passed. */
+  private val ReadAheadBytes = 1L << 20
+
   private def byKey(
       db: NativeRocksDB,
       prefix: Array[Byte],
       row: (Array[Byte], () => Array[Byte]) => Unit
   ): Unit = {
-    val options = new ReadOptions().setFillCache(false)
+    val options = new ReadOptions().setFillCache(false).setReadaheadSize(ReadAheadBytes)
     val iterator = db.newIterator(options)
     try scan(iterator, prefix, row)
     finally {

@@ -5,7 +5,7 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
 
-import io.skewless.SkewlessException
+import io.skewless.{SkewlessException, TestSpark}
 import io.skewless.table.Table
 import org.apache.spark.sql.{Dataset, Row}
 import org.apache.spark.sql.classic.SparkSession
@@ -68,7 +68,7 @@ class HandoverCrashSuite extends AnyFunSuite with Handed {
       try {
         val life = new Life(dir, operator, format, batches)
         HaltingFileSystem.die(dir, at)
-        life.whole()
+        if (point == "while keys travel home") TestSpark.withFiles()(life.whole()) else life.whole()
         assert(Files.exists(dir.resolve("fired")), "the power did go there")
         val possible = asRead(point, batches).map(plain(operator.query, operator.mode, _).rows)
         val expected = possible.find(_ == life.rows).getOrElse(possible.head)

@@ -184,6 +184,48 @@ class PinLogSuite extends AnyFunSuite with TestSpark {
     }
   }
 
+  test("a part of a table that nothing names, as a crash leaves it, is in nobody's way") {
+    val bytes = TableCodec.encode(tables(2).withEpoch(3))
+    Seq(0, 1, bytes.length / 2, bytes.length - 1).foreach { kept =>
+      withTwoPins { dir =>
+        Files.write(tableFile(dir, 3), bytes.take(kept))
+        val log = open(dir)
+        assert(log.latest.contains(tables(1).withEpoch(2)))
+        assert(log.add(tables(3), 9) == (4, 9), "its epoch is not given out again")
+        assert(open(dir).latest.contains(tables(3).withEpoch(4)))
+        log.purge(oldest = 10)
+        assert(!Files.exists(tableFile(dir, 3)) && Files.exists(tableFile(dir, 4)))
+      }
+    }
+  }
+
+  test("the state says which table has placed it once that is settled, and not before the pin") {
+    withCheckpoint { dir =>
+      def log() = new PinLog(new Path(dir.toUri), queryId, spark, stateful = true)
+      val first = log()
+      Files.createDirectories(dir.resolve("_skewless/pins/3")) // in the place of the pin
+      intercept[Exception](first.add(tables(0), 3))
+      first.settle()
+      assert(!Files.exists(dir.resolve("state/skewless-1")))
+      Files.delete(dir.resolve("_skewless/pins/3"))
+      assert(first.add(tables(0), 3) == (2, 3) && first.add(tables(1), 5) == (3, 5))
+      first.settle()
+      assert(!Files.exists(dir.resolve("state/skewless-2")) && Files.exists(dir.resolve("state/skewless-3")))
+      Files.delete(pinFile(dir, 5))
+      assert(refusal("CheckpointError")(log()).getMessage.contains("the pin that names it is missing"))
+    }
+  }
+
+  test("a table holds though no word of it can be left beside the state") {
+    withCheckpoint { dir =>
+      Files.writeString(dir.resolve("state"), "in the place of the folder")
+      val log = new PinLog(new Path(dir.toUri), queryId, spark, stateful = true)
+      assert(log.add(tables(0), 3) == (1, 3))
+      log.settle()
+      assert(log.tableAt(3).contains(tables(0).withEpoch(1)) && open(dir).latest == log.latest)
+    }
+  }
+
   test("another whole table in the place of the pinned one is refused") {
     withTwoPins { dir =>
       val file = tableFile(dir, 1)

@@ -23,9 +23,11 @@ class StateCrashSuite extends AnyFunSuite with StatefulRun with BeforeAndAfterAl
 
   private val points = Seq(
     "after the offset log" -> HaltPoint("renamed", "/offsets/3$"),
-    "after the table, before the pin" -> HaltPoint("create", "/pins/[.]3[.]"),
-    "between the pin's temporary file and its rename" -> HaltPoint("rename", "/pins/3$"),
+    "before the table" -> HaltPoint("create", "/tables/2$"),
+    "while the pin's temporary file is made" -> HaltPoint("create", "/pins/[.]3[.]"),
+    "after the table, before the pin" -> HaltPoint("rename", "/pins/3$"),
     "after the pin" -> HaltPoint("renamed", "/pins/3$"),
+    "after the pin, before its witness" -> HaltPoint("create", "/state/skewless-2$"),
     "during the map stage" -> HaltPoint("open", "/in/00003.json"),
     "during the export" -> HaltPoint("create", "/_skewless/moves/3-", 2),
     "after some state commits" -> HaltPoint("renamed", "/state/.*/4([.]|_)[^/]*$", 2),
@@ -34,13 +36,15 @@ class StateCrashSuite extends AnyFunSuite with StatefulRun with BeforeAndAfterAl
     "during the purge" -> HaltPoint("delete", "/_skewless/pins/[0-9]+$")
   )
 
-  private case class Case(point: String, operator: Operator, format: String) {
+  private case class Case(point: String, operator: Operator, format: String, turn: Int) {
     lazy val dir: Path = Files.createTempDirectory("skewless-crash")
-    lazy val run = new FileRun(dir, operator, format)
+    val inFiles: Boolean = point == "during the export" || turn % 2 == 1
+    lazy val run = new FileRun(dir, operator, format, inFiles)
     val batches: Seq[Seq[Event]] = input(
       if (point.contains("purge")) 8 else 6
     ) // a purge takes batches that nobody can go back to
-    override def toString: String = s"driver dies $point: ${operator.name}, checkpoint format $format"
+    override def toString: String = s"driver dies $point: ${operator.name}, checkpoint format $format, " +
+      (if (inFiles) "in files" else "carried")
   }
 
   /**
@@ -52,14 +56,15 @@ class StateCrashSuite extends AnyFunSuite with StatefulRun with BeforeAndAfterAl
     if (FullMatrix.on)
       Seq.tabulate(2 * points.size) { round =>
         (Operator.all ++ Operator.splitting).zipWithIndex.map { case (operator, i) =>
-          Case(points((i + round) % points.size)._1, operator, ((i + round / points.size) % 2 + 1).toString)
+          val format = (i + round / points.size) % 2 + 1
+          Case(points((i + round) % points.size)._1, operator, format.toString, round)
         }
       }
     else
       Seq(points.zipWithIndex.map { case ((point, _), i) =>
-        Case(point, StateCrashSuite.quick(i), (i % 2 + 1).toString)
+        Case(point, StateCrashSuite.quick(i), (i % 2 + 1).toString, i / 2)
       } ++ Seq("during the export", "after some state commits", "after all state commits").zipWithIndex.map {
-        case (point, i) => Case(point, Operator.splitting(i), (i % 2 + 1).toString)
+        case (point, i) => Case(point, Operator.splitting(i), (i % 2 + 1).toString, i)
       })
 
   private val drivers = groups.map(new DyingDriver(_))
@@ -96,7 +101,15 @@ class StateCrashSuite extends AnyFunSuite with StatefulRun with BeforeAndAfterAl
       cases.foreach(one => one.run.writeInput(one.batches))
       val lines = cases.map { one =>
         val at = points.toMap.apply(one.point)
-        Seq(s"${one.dir}", one.operator.name, one.format, at.operation, s"${at.count}", at.path)
+        Seq(
+          s"${one.dir}",
+          one.operator.name,
+          one.format,
+          at.operation,
+          s"${at.count}",
+          at.path,
+          s"${one.inFiles}"
+        )
           .mkString("\t")
       }
       val list = Files.write(home.resolve("cases"), lines.asJava)
@@ -135,12 +148,14 @@ private object StateCrashSuite {
   private val quick: Seq[Operator] = Seq(
     "count, no codegen",
     "collect_list (object hash aggregate)",
+    "dropDuplicates",
     "windowed count, append",
     "dropDuplicates by time",
     "session window",
     "flatMapGroupsWithState, event-time timeout",
     "transformWithState, value, list and map",
     "transformWithState, timers",
+    "count",
     "stream-stream join, full outer, one store",
     "dropDuplicates, then count, on one exchange"
   ).map(Operator.named)

@@ -6,7 +6,7 @@ import java.util.concurrent.atomic.AtomicInteger
 
 import scala.jdk.CollectionConverters._
 
-import io.skewless.SkewlessException
+import io.skewless.{SkewlessException, TestSpark}
 import org.apache.hadoop.fs.{Path => HadoopPath}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.skewless.{FileRun, FullMatrix, HaltingFileSystem, Operator, Queries}
@@ -28,27 +28,29 @@ class StateFaultSuite extends AnyFunSuite with StateFaults {
     format <- if (FullMatrix.on) Seq(1, 2) else Seq(i / 4 % 2 + 1)
   } yield (operator, format.toString)
 
-  private def withFault(operator: Operator, format: String, fault: Fault): Unit =
-    withFault(
-      operator,
-      format,
-      batches,
-      Map(swapBatch -> table(hashes(batches, operator.keys: _*), 1)),
-      fault
-    )
+  private def withFault(operator: Operator, format: String, inFiles: Boolean, fault: Fault): Unit = {
+    val swaps = Map(swapBatch -> table(hashes(batches, operator.keys: _*), 1))
+    def run(): Unit = withFault(operator, format, batches, swaps, fault)
+    if (inFiles) TestSpark.withFiles()(run()) else run()
+  }
 
-  for ((operator, format) <- cases) {
+  for {
+    (operator, format) <- cases
+    inFiles <- if (FullMatrix.on) Seq(false, true) else Seq(format == "2")
+    way = if (inFiles) "in files" else "carried"
+  } {
     test(
       s"every task of the swap batch fails once after its state commit: ${operator.name}, checkpoint " +
-        s"format $format"
+        s"format $format, $way"
     ) {
-      withFault(operator, format, new FailsAfterCommit(swapBatch))
+      withFault(operator, format, inFiles, new FailsAfterCommit(swapBatch))
     }
 
     test(
-      s"a map output is lost after some tasks have committed: ${operator.name}, checkpoint format $format"
+      s"a map output is lost after some tasks have committed: ${operator.name}, checkpoint format $format, " +
+        way
     ) {
-      withFault(operator, format, new LosesMapOutput(swapBatch))
+      withFault(operator, format, inFiles, new LosesMapOutput(swapBatch))
     }
   }
 
@@ -104,7 +106,7 @@ class StateFaultSuite extends AnyFunSuite with StateFaults {
             operation == "open" && path.toUri.getPath.contains("/moves/3-") && damaged.getAndIncrement() == 0
           )
             damage(Paths.get(path.toUri.getPath))
-        val error = intercept[StreamingQueryException](run.run(spark))
+        val error = intercept[StreamingQueryException](TestSpark.withFiles()(run.run(spark)))
         HaltingFileSystem.hook = (_, _) => ()
         val refusals =
           Iterator.iterate[Throwable](error)(_.getCause).takeWhile(_ != null).collect {

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.skewless.state
 
+import io.skewless.TestSpark
 import io.skewless.table.Table
 import org.apache.spark.sql.skewless.{Event, FullMatrix, Operator, Queries, SparkPrivate, StatefulRun}
 import org.scalatest.funsuite.AnyFunSuite
@@ -11,7 +12,7 @@ import org.scalatest.funsuite.AnyFunSuite
 class StateSwapSuite extends AnyFunSuite with StatefulRun {
 
   /** Swaps before batches 2, 4, 5 and 6: move, move others, return some, return all. */
-  private def swapped(operator: Operator, batches: Seq[Seq[Event]]) =
+  private def swapped(operator: Operator, batches: Seq[Seq[Event]], inFiles: Boolean) =
     withRun(operator.query, operator.mode, ours) { run =>
       val all = hashes(batches, operator.keys: _*)
       val swaps = Map(2 -> table(all, 1), 4 -> table(all, 2), 5 -> table(all, 5), 6 -> Table.empty(n))
@@ -28,6 +29,7 @@ class StateSwapSuite extends AnyFunSuite with StatefulRun {
         records.forall(r => r.rows > 0 && r.sources.nonEmpty && r.targets.nonEmpty),
         s"state did move: $records"
       )
+      assert(records.forall(r => (r.files > 0) == inFiles), s"state travelled that way: $records")
       assert(
         !java.nio.file.Files.exists(run.dir.resolve("checkpoint/_skewless/moves")) || run.scratch.isEmpty,
         "scratch is removed"
@@ -37,13 +39,15 @@ class StateSwapSuite extends AnyFunSuite with StatefulRun {
 
   for (
     (operator, i) <- Operator.all.zipWithIndex;
-    format <- if (FullMatrix.on) Seq("1", "2") else Seq((i % 2 + 1).toString)
+    format <- if (FullMatrix.on) Seq("1", "2") else Seq((i % 2 + 1).toString);
+    inFiles <- if (FullMatrix.on) Seq(false, true) else Seq(i / 2 % 2 == 1)
   )
-    test(s"${operator.name}, checkpoint format $format") {
+    test(s"${operator.name}, checkpoint format $format, ${if (inFiles) "in files" else "carried"}") {
       val confs = operator.conf :+ "spark.sql.streaming.stateStore.checkpointFormatVersion" -> format
       withConf(confs: _*) {
         val batches = input(9)
-        same(swapped(operator, batches), plain(operator, batches))
+        def found = swapped(operator, batches, inFiles)
+        same(if (inFiles) TestSpark.withFiles()(found) else found, plain(operator, batches))
       }
     }
 }

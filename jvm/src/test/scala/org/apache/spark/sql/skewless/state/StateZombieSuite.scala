@@ -9,6 +9,7 @@ import scala.concurrent.duration._
 import scala.jdk.CollectionConverters._
 import scala.util.Using
 
+import io.skewless.TestSpark
 import org.apache.hadoop.fs.{Path => HadoopPath}
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.sql.skewless.{FileRun, FullMatrix, HaltingFileSystem, Operator, StatefulRun}
@@ -31,7 +32,7 @@ class StateZombieSuite extends AnyFunSuite with StatefulRun {
     s"a task of an earlier run commits late${if (changelogs) ", changelog" else ""}: ${operator.name}, " +
       s"checkpoint format $format"
   ) {
-    withConf(changelog -> s"$changelogs") {
+    def body(): Unit = withConf(changelog -> s"$changelogs") {
       val dir = Files.createTempDirectory("skewless-zombie")
       val zombie = new Zombie(dir.resolve("checkpoint/state/0/1"))
       HaltingFileSystem.hook = zombie.hold
@@ -62,6 +63,7 @@ class StateZombieSuite extends AnyFunSuite with StatefulRun {
         org.apache.spark.util.Utils.deleteRecursively(dir.toFile)
       }
     }
+    if (changelogs) TestSpark.withFiles()(body()) else body() // else tasks carry the state that moves
   }
 
   /** Holds the first task that is about to make version 4 of a store. */

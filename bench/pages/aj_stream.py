@@ -203,10 +203,10 @@ def _courses(page: Page, weights: Floats, networks: Mapping[int, Path | None]) -
     page.text(
         "## Figures 9 to 12: over time, 24 and 48 instances",
         f"{KEYS:,} keys with a daily shape and bursts (the law `day and bursts` of the page of forecasts), "
-        f"{SHOWN} minutes after {SETTLED} to settle, as the paper averages: rows that "
-        f"were stored before a split lie where they lay until their {PANES} minutes are over, and for a stream "
-        f"that has fallen behind these are long ones. The network has learned from the {PAST} minutes before. "
-        "Drawn is the first seed.",
+        f"{SHOWN} minutes after {SETTLED} to settle, as the paper averages in Figures 13 and 14: rows that "
+        f"were stored before a split lie where they lay until their {PANES} minutes are over, and for a "
+        f"stream that has fallen behind these are long ones. The network has learned from the {PAST} minutes "
+        "before. Drawn is the first seed.",
     )
     rates = [RATE] * len(weights)
     found = {

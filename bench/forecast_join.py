@@ -3,7 +3,8 @@
 An inner join as in `splits.py`: the right side is one row per key, read first; each row of the left side
 matches one of them, and each match waits a millisecond, which stands for work, so that two cores can show
 eight slots. In `--hot` batches of every `--period` one key has `--share` of the rows, else none has more than
-another. Splits are "auto"; the loop takes a split back after four level batches, as it must if quiet is long.
+another. Splits are "auto"; the loop takes a split back after three level batches (`Pace.calm`, by default
+ten), so that each burst finds the key whole.
 The arms take turns, batch by batch, on the same rows:
 
     plain   Spark without Skewless
@@ -11,8 +12,8 @@ The arms take turns, batch by batch, on the same rows:
     ewma    forecast="ewma"
     gru     forecast="gru", with a network that was trained on ten periods before and lies in forecast_folder,
             as that of a query that was started again does
-    best    forecast="best", which must find out by itself
     known   a forecaster that is told the law
+    best    forecast="best", which must find the period by itself; only if asked for, with more batches
 
     python bench/forecast_join.py
 """
@@ -37,6 +38,7 @@ from pyspark.sql.streaming import StreamingQuery
 import skewless
 from skewless import forecast
 from skewless.forecast import Forecaster, History, Memory
+from skewless.forecast.score import on
 from skewless.forecast.weights import Arrays, save
 from skewless.forecast.worker import Here
 from skewless.model.snapshot import Floats
@@ -46,7 +48,7 @@ from skewless.spark.session import PROVIDER, PROVIDER_KEY
 STOCK = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 ARMS = ("plain", "none", "ewma", "gru", "best", "known")
 COLD_KEYS = 400
-HOT = int(keyhash.of_int64s([0])[0])
+HASHES = keyhash.of_int64s(np.arange(COLD_KEYS + 1))
 WAIT = "java_method('java.lang.Thread', 'sleep', 1L)"
 
 
@@ -75,11 +77,8 @@ class Known(Forecaster):
     law = Law(1, 1, 0.0)
 
     def shares(self, history: History, horizon: int) -> Floats:
-        now = np.repeat(history.shares[-1:], horizon, axis=0)
-        at = np.flatnonzero(history.key_hashes == HOT)
-        for ahead in range(horizon):
-            now[ahead, at] = self.law.shares(history.windows + ahead)[0]
-        return now
+        ahead = np.stack([self.law.shares(history.windows + step) for step in range(horizon)])
+        return np.stack([on(history.key_hashes, HASHES, row) for row in ahead])
 
 
 @dataclass
@@ -103,7 +102,7 @@ class Arm:
         if self.name != "plain":
             self.balancer = skewless.balance(
                 self.spark, splits="auto", forecast=self.name, forecast_folder=str(self.folder),
-                pace=skewless.Pace(patience=1, cooldown_seconds=0, calm=4), max_imbalance=0.25,
+                pace=skewless.Pace(patience=1, cooldown_seconds=0, calm=3), max_imbalance=0.25,
             )  # fmt: skip
         source = self.spark.readStream.schema("side STRING, k LONG, v LONG").option("maxFilesPerTrigger", 1)
         rows = source.parquet(str(self.folder / "in"))
@@ -178,9 +177,8 @@ def main() -> None:
 def _trained(law: Law, rows: int) -> Arrays:
     """The network after ten periods."""
     memory, random, trainer = Memory(), np.random.default_rng(1), Here()
-    hashes = keyhash.of_int64s(np.arange(COLD_KEYS + 1))
     for batch in range(1, 1 + 10 * law.period):
-        memory.add(hashes, random.multinomial(rows, law.shares(batch)) / rows)
+        memory.add(HASHES, random.multinomial(rows, law.shares(batch)) / rows)
     trainer.ask(memory.history, seed=0)
     found = trainer.collect()
     assert found is not None
@@ -226,14 +224,14 @@ def _spread(values: list[float], digits: int) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS[:4] + ARMS[5:]))
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--rows", type=int, default=4000, help="of the left side, per batch")
     parser.add_argument("--share", type=float, default=0.6, help="of the hot key in a burst")
-    parser.add_argument("--period", type=int, default=12)
-    parser.add_argument("--hot", type=int, default=4, help="batches of a burst")
-    parser.add_argument("--batches", type=int, default=60)
-    parser.add_argument("--learn", type=int, default=24, help="batches that are not judged")
+    parser.add_argument("--period", type=int, default=8)
+    parser.add_argument("--hot", type=int, default=3, help="batches of a burst")
+    parser.add_argument("--batches", type=int, default=32)
+    parser.add_argument("--learn", type=int, default=8, help="batches that are not judged")
     parser.add_argument("--seed", type=int, default=7)
     return parser.parse_args()
 

@@ -1,8 +1,8 @@
 """Throughput against the work of a row, as Figure 10(a) of the PKG paper, on Spark itself.
 
-Rows of a Zipf stream whose hottest key has the share that the paper's WP has (9.3 %) go to 16 partitions, each
-with a slot of its own, and wait there, which stands for work. Nothing is aggregated, as in the paper. With the
-paper's eight workers that key has room in one, moves alone level it, and no key would be split.
+Rows of a Zipf stream whose hottest key has the share that the paper's WP has (9.3 %) go to 16 partitions,
+each with a slot of its own, and wait there, which stands for work. Nothing is aggregated, as in the paper.
+With the paper's eight workers that key has room in one: moves alone level it, and no key would be split.
 
     KG     df.repartition(16, "k"): plain hashing
     PKG    skewless.repartition with the table that the split policy `pkg` and Mixed make of the keys' counts
@@ -65,9 +65,8 @@ def main() -> None:
             loads = [row["count"] for row in placed.groupBy("p").count().collect()]
             counters = placed.distinct().count()
             print(f"{name}: max / mean {SLOTS * max(loads) / sum(loads):.3f}, {counters:,d} counters")
-        print(
-            "| ms a row | KG rows/s | PKG rows/s | SG rows/s | PKG / KG | PKG / SG |\n|---|---|---|---|---|---|"
-        )
+        columns = ("ms a row", "KG rows/s", "PKG rows/s", "SG rows/s", "PKG / KG", "PKG / SG")
+        print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
         for delay in args.delays:
             _compare(df, arms, delay, args)
     spark.stop()

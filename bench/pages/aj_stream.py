@@ -4,113 +4,34 @@ data, skew, rate and number of instances (Figures 9 to 18)."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
+from pages.aj_stream_arms import (
+    GROUP,
+    HALF,
+    KEYS,
+    LEVEL,
+    PANES,
+    RATE,
+    SWEPT,
+    TIMED,
+    Case,
+    all_arms,
+    network_of,
+    work_of,
+)
 from pages.forecast import generated
 from pages.page import Page
-from skewless import Pace
-from skewless.control.costs import CostFunction
-from skewless.control.foresight import Foresight
-from skewless.control.settings import Settings
-from skewless.forecast.history import Memory
-from skewless.forecast.weights import save
-from skewless.forecast.worker import Here
 from skewless.model.snapshot import Floats
-from skewless.model.table import Int32s
-from skewless.simulate.joins.course import Course, Fixed, Routing, Watched, drawn, run
-from skewless.simulate.joins.joiners import Work
-from skewless.simulate.streams import keyhash
+from skewless.simulate.joins.course import Course
 from skewless.simulate.streams.generators import zipf_shares
 
-RATE, KEYS, HALF, LEVEL, GROUP = 1000.0, 1000, 12, 0.7, 3
-PAST, SETTLED, SHOWN, PANES = 120, 30, 30, 5
+PAST, SETTLED, SHOWN = 120, 30, 30
 SEEDS, SKEWS, SIZES = (1, 2, 3), (0.5, 0.8, 1.1, 1.4), (200, 1000, 5000)
-PACE = Pace(patience=1, cooldown_seconds=0)
-Means = Mapping[tuple[object, ...], list[Course]]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One stream with the joiners that meet it."""
-
-    weights: Floats
-    rates: Sequence[float]
-    work: Work
-    half: int = HALF
-    folder: Path | None = None  # with weights of a network that was trained on the minutes before
-
-    @property
-    def keys(self) -> int:
-        return int(self.weights.shape[1])
-
-    @property
-    def hashes(self) -> Int32s:
-        return keyhash.of_int64s(np.arange(self.keys))
-
-
-Arm = Callable[[Case], Routing]
-
-
-def _loop(
-    splits: str, forecast: str = "none", scaling: bool = False, cost: CostFunction | None = None
-) -> Arm:
-    def made(case: Case) -> Routing:
-        folder = None if forecast != "gru" else str(case.folder)
-        settings = Settings(splits=splits, forecast=forecast, forecast_folder=folder, pace=PACE, cost=cost)
-        return Watched(case.hashes, case.half, settings, scaling=scaling, quiet=PANES)
-
-    return made
-
-
-def _pairs_of(key_hashes: Int32s, rows: Floats) -> Floats:
-    """A cost that a user can give to `skewless.balance`: pairs grow with the square of a key's rows."""
-    return (rows / (60 * RATE)) ** 2
-
-
-def _known(case: Case) -> Routing:
-    settings = Settings(splits="aj_stream", pace=PACE)
-    foresights = [Knowing(case.hashes, case.weights[PANES + 1 :]) for _ in range(2)]
-    return Watched(case.hashes, case.half, settings, foresights=foresights, quiet=PANES)
-
-
-class Knowing(Foresight):
-    """Says what will really come: the shares of the three minutes after each that it sees."""
-
-    def __init__(self, hashes: Int32s, weights: Floats) -> None:
-        super().__init__()
-        self._hashes, self._shares, self._at = hashes, weights / weights.sum(axis=1, keepdims=True), 0
-
-    def see(self, batch: object) -> None:
-        ahead = self._shares[self._at : self._at + 3]
-        self._at += 1
-        self._foreseen = (self._hashes, ahead.mean(axis=0)) if len(ahead) else None
-
-
-FIXED: dict[str, Arm] = {
-    "plain hash": lambda case: Fixed.hashing(case.hashes, case.half),
-    "BiStream": lambda case: Fixed.bistream(case.hashes, case.half),
-    "ContRand": lambda case: Fixed.contrand(case.hashes, case.half, GROUP),
-}
-SWEPT = {
-    **FIXED,
-    "Aj-Stream": _loop("aj_stream", "ewma", scaling=True),
-    "Aj-Stream, no scaling": _loop("aj_stream", "ewma"),
-    "Skewless auto": _loop("auto"),
-    "Skewless auto, cost given": _loop("auto", cost=_pairs_of),
-}
-TIMED = {
-    **FIXED,
-    "Aj-Stream": _loop("aj_stream", "gru", scaling=True),
-    "Aj-Stream, no scaling": _loop("aj_stream", "gru"),
-    "Aj-Stream's splits, no forecast": _loop("aj_stream"),
-    "Aj-Stream's splits, known ahead": _known,
-    "Skewless auto": _loop("auto"),
-}
 DRAWN = ("plain hash", "BiStream", "ContRand", "Aj-Stream", "Skewless auto")
 WORKS = {"rows": "storing decides", "pairs": "pairs decide"}
 
@@ -119,7 +40,7 @@ def build(page: Page, data: Path | None) -> None:
     _set_up(page)
     with tempfile.TemporaryDirectory(prefix="skewless-aj-") as folder:
         laws = dict(generated(PAST + SETTLED + SHOWN, KEYS))["day and bursts"]
-        networks = {seed: _trained(laws[:PAST], Path(folder), seed) for seed in SEEDS}
+        networks = {seed: network_of(laws[:PAST], Path(folder), seed) for seed in SEEDS}
         _courses(page, laws[PAST:], networks)
         _skews(page)
         _rates(page, laws[PAST:], networks)
@@ -161,41 +82,6 @@ def _set_up(page: Page) -> None:
     )
 
 
-def _work(kind: str, weights: Floats) -> Work:
-    """The costs that make level work so heavy, for 24 instances."""
-    busy = LEVEL * 2 * HALF
-    shares = weights / weights.sum(axis=1, keepdims=True)
-    pairs = 0.5 * RATE**2 * 60 * PANES * float((shares**2).sum(axis=1).mean())
-    store, look, match = (0.9, 0.1, 0.0) if kind == "rows" else (0.05, 0.05, 0.9)
-    return Work(store * busy / RATE, look * busy / RATE, match * busy / pairs, 0.0002)
-
-
-def _trained(past: Floats, folder: Path, seed: int) -> Path:
-    """A network of the minutes before, as a file that the loop finds."""
-    memory, trainer, generator = Memory(), Here(), np.random.default_rng(seed)
-    hashes = keyhash.of_int64s(np.arange(past.shape[1]))
-    for row in past:
-        tuples = round(60 * RATE)
-        memory.add(hashes, generator.multinomial(tuples, row / row.sum()) / tuples)
-    trainer.ask(memory.history, seed)
-    weights = trainer.collect()
-    assert weights is not None
-    (folder / str(seed)).mkdir()
-    save(folder / str(seed) / "half.gru", weights)
-    return folder / str(seed)
-
-
-def _all(case: Case, arms: Mapping[str, Arm], seeds: Mapping[int, Path | None]) -> dict[str, list[Course]]:
-    """Every arm on the same tuples, seed by seed."""
-    found: dict[str, list[Course]] = {name: [] for name in arms}
-    for seed, folder in seeds.items():
-        tuples = drawn(case.weights, case.rates, seed)
-        ours = replace(case, folder=folder)
-        for name, arm in arms.items():
-            found[name].append(run(tuples, case.keys, arm(ours), case.work, len(case.weights), PANES))
-    return found
-
-
 # -- figures -------------------------------------------------------------------------------------------------
 
 
@@ -210,7 +96,7 @@ def _courses(page: Page, weights: Floats, networks: Mapping[int, Path | None]) -
     )
     rates = [RATE] * len(weights)
     found = {
-        (kind, half): _all(Case(weights, rates, _work(kind, weights), half), TIMED, networks)
+        (kind, half): all_arms(Case(weights, rates, work_of(kind, weights), half), TIMED, networks)
         for kind in WORKS
         for half in (HALF, 2 * HALF)
     }
@@ -273,8 +159,8 @@ def _skews(page: Page) -> None:
     for kind in WORKS:
         for z in SKEWS:
             weights = np.repeat(zipf_shares(KEYS, z)[None, :], minutes, axis=0)
-            case = Case(weights, [RATE] * minutes, _work(kind, weights))
-            found[kind, z] = _all(case, SWEPT, dict.fromkeys(SEEDS))
+            case = Case(weights, [RATE] * minutes, work_of(kind, weights))
+            found[kind, z] = all_arms(case, SWEPT, dict.fromkeys(SEEDS))
     for figure, measure, label in (
         ("fig13", "throughput", "tuples per second"),
         ("fig14", "latency_ms", "latency, ms"),
@@ -327,7 +213,7 @@ def _rates(page: Page, weights: Floats, networks: Mapping[int, Path | None]) -> 
         for seed, folder in networks.items():
             steps = np.random.default_rng(100 + seed).uniform(0.5, 1.5, 1 + len(weights) // 10)
             rates = (RATE * np.repeat(steps, 10)[: len(weights)]).tolist()
-            one = _all(Case(weights, rates, _work(kind, weights)), TIMED, {seed: folder})
+            one = all_arms(Case(weights, rates, work_of(kind, weights)), TIMED, {seed: folder})
             for name, courses in one.items():
                 merged[name] += courses
         found[kind] = merged
@@ -368,8 +254,8 @@ def _imbalance(page: Page) -> None:
     for keys in SIZES:
         weights = np.repeat(zipf_shares(keys, 1.0)[None, :], minutes, axis=0)
         for half in (HALF, 2 * HALF) if keys == 1000 else (HALF,):
-            case = Case(weights, [RATE] * minutes, _work("pairs", weights), half)
-            found[keys, half] = _all(case, arms, dict.fromkeys(SEEDS))
+            case = Case(weights, [RATE] * minutes, work_of("pairs", weights), half)
+            found[keys, half] = all_arms(case, arms, dict.fromkeys(SEEDS))
     page.plot(
         "fig17",
         {

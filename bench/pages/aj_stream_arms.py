@@ -20,8 +20,9 @@ from skewless.forecast.weights import save
 from skewless.forecast.worker import Here
 from skewless.model.snapshot import Floats
 from skewless.model.table import Int32s
+from skewless.simulate.compiled import Int64s
 from skewless.simulate.joins.course import Course, Fixed, Routing, Watched, drawn, run
-from skewless.simulate.joins.joiners import Work
+from skewless.simulate.joins.joiners import Joiners, Minute, Work
 from skewless.simulate.streams import keyhash
 
 RATE, KEYS, HALF, LEVEL, GROUP, PANES = 1000.0, 1000, 12, 0.7, 3, 5
@@ -66,23 +67,33 @@ def _pairs_of(key_hashes: Int32s, rows: Floats) -> Floats:
     return (rows / (60 * RATE)) ** 2
 
 
-def _known(case: Case) -> Routing:
-    settings = Settings(splits="aj_stream", pace=PACE)
-    foresights = [Knowing(case.hashes, case.weights[PANES + 1 :]) for _ in range(2)]
-    return Watched(case.hashes, case.half, settings, foresights=foresights, quiet=PANES)
-
-
 class Knowing(Foresight):
-    """Says what will really come: the shares of the three minutes after each that it sees."""
+    """Says the shares of the minutes to come, as its routing lets it know them."""
 
-    def __init__(self, hashes: Int32s, weights: Floats) -> None:
+    def __init__(self, hashes: Int32s) -> None:
         super().__init__()
-        self._hashes, self._shares, self._at = hashes, weights / weights.sum(axis=1, keepdims=True), 0
+        self._hashes = hashes
 
     def see(self, batch: object) -> None:
-        ahead = self._shares[self._at : self._at + 3]
-        self._at += 1
-        self._foreseen = (self._hashes, ahead.mean(axis=0)) if len(ahead) else None
+        pass
+
+    def know(self, weights: Floats) -> None:
+        shares = weights / weights.sum(axis=1, keepdims=True)
+        self._foreseen = (self._hashes, shares.mean(axis=0)) if len(shares) else None
+
+
+class Known(Watched):
+    """Aj-Stream's splits by what will really come: the three minutes after the newest tuple."""
+
+    def __init__(self, case: Case) -> None:
+        self._weights, self._knowing = case.weights, [Knowing(case.hashes) for _ in range(2)]
+        settings = Settings(splits="aj_stream", pace=PACE)
+        super().__init__(case.hashes, case.half, settings, foresights=self._knowing, quiet=PANES)
+
+    def see(self, minute: Minute, counts: Int64s, joiners: Joiners) -> None:
+        for one in self._knowing:
+            one.know(self._weights[joiners.minute + 1 : joiners.minute + 4])
+        super().see(minute, counts, joiners)
 
 
 FIXED: dict[str, Arm] = {
@@ -102,7 +113,7 @@ TIMED = {
     "Aj-Stream": _loop("aj_stream", "gru", scaling=True),
     "Aj-Stream, no scaling": _loop("aj_stream", "gru"),
     "Aj-Stream's splits, no forecast": _loop("aj_stream"),
-    "Aj-Stream's splits, known ahead": _known,
+    "Aj-Stream's splits, known ahead": Known,
     "Skewless auto": _loop("auto"),
 }
 

@@ -94,6 +94,11 @@ class Joiners:
         tuples = self.taken - first
         return Minute(first, stores, probes, busy, waited, int(pairs), emitted[:tuples], done[:tuples])
 
+    @property
+    def minute(self) -> int:
+        """In which the newest tuple that was taken arrived."""
+        return int(self._minute[0])
+
     def move(self, half: int, before: Routes, after: Routes) -> int:
         """State follows its key: what lies at an instance that a key no longer has goes to one that it has
         now, and keeps that busy. Returns the rows."""

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from skewless import Pace
-from skewless.control.costs import CostFunction
 from skewless.control.foresight import Foresight
 from skewless.control.settings import Settings
 from skewless.forecast.history import Memory
@@ -25,7 +24,7 @@ from skewless.simulate.joins.course import Course, Fixed, Routing, Watched, draw
 from skewless.simulate.joins.joiners import Joiners, Minute, Work
 from skewless.simulate.streams import keyhash
 
-RATE, KEYS, HALF, LEVEL, GROUP, PANES = 1000.0, 1000, 12, 0.7, 3, 5
+RATE, KEYS, HALF, LEVEL, GROUP, PANES = 1000.0, 1000, 12, 0.7, 3, 2
 PACE = Pace(patience=1, cooldown_seconds=0)
 
 
@@ -51,20 +50,13 @@ class Case:
 Arm = Callable[[Case], Routing]
 
 
-def _loop(
-    splits: str, forecast: str = "none", scaling: bool = False, cost: CostFunction | None = None
-) -> Arm:
+def _loop(splits: str, forecast: str = "none", scaling: bool = False) -> Arm:
     def made(case: Case) -> Routing:
         folder = None if forecast != "gru" else str(case.folder)
-        settings = Settings(splits=splits, forecast=forecast, forecast_folder=folder, pace=PACE, cost=cost)
+        settings = Settings(splits=splits, forecast=forecast, forecast_folder=folder, pace=PACE)
         return Watched(case.hashes, case.half, settings, scaling=scaling, quiet=PANES)
 
     return made
-
-
-def _pairs_of(key_hashes: Int32s, rows: Floats) -> Floats:
-    """A cost that a user can give to `skewless.balance`: pairs grow with the square of a key's rows."""
-    return (rows / (60 * RATE)) ** 2
 
 
 class Knowing(Foresight):
@@ -106,7 +98,6 @@ SWEPT = {
     "Aj-Stream": _loop("aj_stream", "ewma", scaling=True),
     "Aj-Stream, no scaling": _loop("aj_stream", "ewma"),
     "Skewless auto": _loop("auto"),
-    "Skewless auto, cost given": _loop("auto", cost=_pairs_of),
 }
 TIMED = {
     **FIXED,

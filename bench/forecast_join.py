@@ -3,8 +3,8 @@
 An inner join as in `splits.py`: the right side is one row per key, read first; each row of the left side
 matches one of them, and each match waits a millisecond, which stands for work, so that two cores can show
 eight slots. In `--hot` batches of every `--period` one key has `--share` of the rows, else none has more than
-another. Splits are "auto"; the loop takes a split back after three level batches (`Pace.calm`, by default
-ten), so that each burst finds the key whole.
+another. Splits are "auto"; the loop takes a split back after `--calm` level batches (ten by default in
+`Pace`), so that each burst finds the key whole.
 The arms take turns, batch by batch, on the same rows:
 
     plain   Spark without Skewless
@@ -95,14 +95,14 @@ class Arm:
     was_split: dict[int, bool] = field(default_factory=dict)
     digests: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def start(self, slots: int, weights: Arrays) -> None:
+    def start(self, slots: int, calm: int, weights: Arrays) -> None:
         (self.folder / "in").mkdir(parents=True)
         self.spark.conf.set("spark.sql.shuffle.partitions", slots)
         self.spark.conf.set(PROVIDER_KEY, STOCK if self.name == "plain" else PROVIDER)
         if self.name != "plain":
             self.balancer = skewless.balance(
                 self.spark, splits="auto", forecast=self.name, forecast_folder=str(self.folder),
-                pace=skewless.Pace(patience=1, cooldown_seconds=0, calm=3), max_imbalance=0.25,
+                pace=skewless.Pace(patience=1, cooldown_seconds=0, calm=calm), max_imbalance=0.25,
             )  # fmt: skip
         source = self.spark.readStream.schema("side STRING, k LONG, v LONG").option("maxFilesPerTrigger", 1)
         rows = source.parquet(str(self.folder / "in"))
@@ -160,7 +160,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="skewless-forecast-join-") as folder:
         arms = [Arm(name, spark.newSession(), Path(folder) / name) for name in args.arms]
         for arm in arms:
-            arm.start(args.slots, weights)
+            arm.start(args.slots, args.calm, weights)
             arm.feed(0, _right())
         random = np.random.default_rng(args.seed)
         for number in range(1, 1 + args.batches):
@@ -232,6 +232,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--hot", type=int, default=3, help="batches of a burst")
     parser.add_argument("--batches", type=int, default=32)
     parser.add_argument("--learn", type=int, default=8, help="batches that are not judged")
+    parser.add_argument("--calm", type=int, default=3, help="level batches before a split is taken back")
     parser.add_argument("--seed", type=int, default=7)
     return parser.parse_args()
 

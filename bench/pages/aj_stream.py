@@ -30,8 +30,8 @@ from skewless.model.snapshot import Floats
 from skewless.simulate.joins.course import Course
 from skewless.simulate.streams.generators import zipf_shares
 
-PAST, SETTLED, SHOWN, STEP = 120, 15, 15, 5
-SEEDS, SKEWS, SIZES = (1, 2, 3), (0.8, 1.1, 1.4), (200, 1000, 5000)
+PAST, SETTLED, SHOWN, STEP = 120, 12, 12, 4
+SEEDS, SKEWS, SIZES = (1, 2, 3), (0.8, 1.1, 1.4), (200, 1000, 4000)
 DRAWN = ("plain hash", "BiStream", "ContRand", "Aj-Stream", "Skewless auto")
 WORKS = {"rows": "storing decides", "pairs": "pairs decide"}
 

@@ -30,8 +30,8 @@ from skewless.model.snapshot import Floats
 from skewless.simulate.joins.course import Course
 from skewless.simulate.streams.generators import zipf_shares
 
-PAST, SETTLED, SHOWN, STEP = 120, 12, 12, 4
-SEEDS, SKEWS, SIZES = (1, 2, 3), (0.8, 1.1, 1.4), (200, 1000, 4000)
+PAST, SETTLED, SHOWN, STEP = 120, 10, 10, 4
+SEEDS, SKEWS, SIZES = (1, 2), (0.8, 1.1, 1.4), (200, 1000)
 DRAWN = ("plain hash", "BiStream", "ContRand", "Aj-Stream", "Skewless auto")
 WORKS = {"rows": "storing decides", "pairs": "pairs decide"}
 
@@ -45,6 +45,7 @@ def build(page: Page, data: Path | None) -> None:
         _skews(page)
         _rates(page, laws[PAST:], networks)
     _imbalance(page)
+    _behind(page)
 
 
 def _set_up(page: Page) -> None:
@@ -193,18 +194,27 @@ def _skews(page: Page) -> None:
         for name in SWEPT
     }
     kept = ", ".join(f"{lost['rows', name]:.2f} / {lost['pairs', name]:.2f} ({name})" for name in SWEPT)
+    behind = [
+        f"{WORKS[kind]}, z {z}"
+        for kind in WORKS
+        for z in SKEWS
+        if _ratios(found[kind, z], "Aj-Stream", ("BiStream", "ContRand"))[0] < 1
+    ]
     page.claim(
-        all(lost[kind, "Aj-Stream"] > 0.95 for kind in WORKS),
+        all(lost[kind, "Aj-Stream"] > 0.95 for kind in WORKS) and not behind,
         "Aj-Stream performs well under all skews (Fig. 13, 14).",
-        f"of the throughput at z {SKEWS[0]} there remains at z {SKEWS[-1]}, storing / pairs decide: {kept}.",
+        f"of the throughput at z {SKEWS[0]} there remains at z {SKEWS[-1]}, storing / pairs decide: {kept}. "
+        f"Behind BiStream or ContRand: {'; '.join(behind) or 'nowhere'}.",
         partly=all(lost[kind, "Aj-Stream"] > lost[kind, "plain hash"] for kind in WORKS),
         same=False,
     )
     page.claim(
         all(lost[kind, "BiStream"] < lost[kind, "ContRand"] < 1 for kind in WORKS),
         "ContRand degrades somewhat with skew, and BiStream without it significantly (Fig. 13, 14).",
-        "ContRand does. BiStream's random routing deals out every key over all instances and so is level at "
-        "every skew; what it loses are the copies, and it loses them at every skew alike.",
+        f"ContRand keeps {lost['rows', 'ContRand']:.2f} / {lost['pairs', 'ContRand']:.2f} of its throughput, "
+        f"BiStream {lost['rows', 'BiStream']:.2f} / {lost['pairs', 'BiStream']:.2f}. Random routing deals "
+        "out every key over all instances, which is level at any skew; it pays for the copies, at any skew "
+        "alike.",
         partly=all(lost[kind, "ContRand"] < 0.95 for kind in WORKS),
         same=False,
     )
@@ -251,13 +261,13 @@ def _imbalance(page: Page) -> None:
         "## Figures 17 and 18: load imbalance",
         "The measure of the paper: an instance's stored tuples x the tuples that look at it, max / mean - 1 "
         "(equations 1 and 2), here the mean of both halves and of minutes "
-        f"{SETTLED + 1} to {SETTLED + 15}, where pairs decide. What a smaller data set changes "
+        f"{SETTLED + 1} to {SETTLED + SHOWN}, where pairs decide. What a smaller data set changes "
         "is the number of keys, says the paper, so that is swept; Zipf, z = 1. Beside it the "
         "imbalance of the time that instances really "
         "work, which Equation 1 is not: a tuple is not compared with tuples of other keys.",
     )
     minutes, arms = (
-        SETTLED + 15,
+        SETTLED + SHOWN,
         {name: SWEPT[name] for name in ("plain hash", "ContRand", "Aj-Stream", "Skewless auto")},
     )
     found = {}
@@ -309,6 +319,24 @@ def _imbalance(page: Page) -> None:
         f"work on {sum(a < b for a, b in gaps['work'])}.",
         partly=any(ours < theirs for ours, theirs in gaps["loads"] + gaps["work"]),
         same=False,
+    )
+
+
+def _behind(page: Page) -> None:
+    page.text(
+        "## What stands behind it",
+        "These are readings of the equations and of our code, not figures of the runs above.",
+        "- **N_k is linear, pairs are not.** Equation 13 counts a key's share of the tuples; by Equation 4 "
+        "its load grows with the square of it. N_k = floor(n x share) leaves a key of up to two "
+        "fair shares whole.",
+        "- **The copies count.** An instance that takes part of a key also gets all tuples that look for it. "
+        "Where both streams are alike that is half of the key's tuples, at any width. Our first fit gives no "
+        "instance more than twice the mean, the paper does not say its bound; so a key whose copies alone "
+        "are more stays whole, however hot it is.",
+        "- **Our loop counts rows.** A copy is priced as a whole row (`model/spread.py`), though it finds "
+        "only its part of the pairs; and where all instances have the same rows and not the same time, the "
+        "clock may take the difference for the fixed part of a task. Both make it split less than "
+        "pairs would need.",
     )
 
 

@@ -24,7 +24,7 @@ from skewless.simulate.joins.course import Course, Fixed, Routing, Watched, draw
 from skewless.simulate.joins.joiners import Joiners, Minute, Work
 from skewless.simulate.streams import keyhash
 
-RATE, KEYS, HALF, LEVEL, GROUP, PANES = 1000.0, 500, 12, 0.7, 3, 2
+RATE, KEYS, HALF, LEVEL, GROUP, PANES = 1000.0, 300, 12, 0.7, 3, 2
 PACE = Pace(patience=1, cooldown_seconds=0)
 
 

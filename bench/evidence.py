@@ -17,7 +17,7 @@ import click
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import advise, albic, fish, forecast, forecast_long, mixed, mixed_sweeps, pkg
+from pages import advise, aj_stream, albic, fish, forecast, forecast_long, mixed, mixed_sweeps, pkg
 from pages.page import Build, Page
 
 PAGES: dict[str, Build] = {
@@ -27,6 +27,7 @@ PAGES: dict[str, Build] = {
     "mixed-sweeps": mixed_sweeps.build,
     "albic": albic.build,
     "advise": advise.build,
+    "aj-stream": aj_stream.build,
     "forecast": forecast.build,
     "forecast-long": forecast_long.build,
 }

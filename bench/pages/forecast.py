@@ -55,6 +55,7 @@ def build(page: Page, data: Path | None) -> None:
     _errors(page, found)
     _fit(page, steps, found)
     _balance(page, streams, steps)
+    _on_spark(page)
     _cost(page)
 
 
@@ -323,6 +324,17 @@ class _Counted:
 
     def _imbalance(self, table: Table, at: int) -> float:
         return imbalance_of(np.bincount(table.route(self.hashes), weights=self.shares[at], minlength=WORKERS))
+
+
+def _on_spark(page: Page) -> None:
+    """What `bench/forecast_join.py` has found, in the words of its own page: it needs Spark, this one does
+    not."""
+    beside = page.folder / "forecast-join.md"
+    if beside.exists():
+        outcome = beside.read_text().split("## Outcome", 1)[1].split("##")[0].strip()
+        page.text(
+            "## What it gains on Spark, in a join", outcome, "All of it: [forecast-join](forecast-join.md)."
+        )
 
 
 # -- cost ----------------------------------------------------------------------------------------------------

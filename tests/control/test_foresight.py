@@ -128,6 +128,30 @@ def test_a_thousand_batches_without_rows_leave_the_forecast_as_it_was() -> None:
     assert foresight.foreseen is before
 
 
+@pytest.mark.parametrize("name", ["last", "ewma", "holt", "seasonal", "best"])
+def test_keys_that_appear_and_vanish_with_every_batch_are_foreseen_as_shares(name: str) -> None:
+    foresight = Foresight(name)
+    for batch in range(40):
+        foresight.see(observed(batch, {100 * batch + 2 * key: 10 + key for key in range(9)}))
+        assert "failed" not in foresight.words
+    assert foresight.foreseen is not None
+    hashes, shares = foresight.foreseen
+    assert len(np.unique(hashes)) == len(hashes)
+    assert (shares >= 0).all()
+    assert shares.sum() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("name", ["last", "ewma", "holt", "seasonal", "best"])
+def test_a_single_window_is_foreseen_and_planned_by_only_after_it_was_judged(name: str) -> None:
+    foresight = Foresight(name)
+    foresight.see(observed(0, {0: 60, 2: 20}))
+    assert foresight.words == f"{name}: no forecast could be compared yet"
+    assert foresight.foreseen is None
+    for batch in range(3):
+        foresight.see(observed(1 + batch, {0: 60, 2: 20}))
+    assert foresight.foreseen is not None
+
+
 def test_another_number_of_partitions_starts_the_scores_anew_and_keeps_the_history() -> None:
     foresight = Foresight("best")
     for batch in range(6):

@@ -215,6 +215,35 @@ def test_a_network_that_returns_no_numbers_is_dropped_and_the_cheap_forecast_goe
     assert "not finite" in network.why
 
 
+@pytest.mark.parametrize("windows", [1, gru.LENGTH - 1])
+def test_with_fewer_windows_than_the_network_reads_the_cheap_forecast_speaks(windows: int) -> None:
+    network, history = Gru(NoTrainer(nonsense())), History(day(60).key_hashes, day(60).shares[:windows])
+    network.learn(history)
+    assert np.array_equal(network.shares(history, 2), make("ewma").shares(history, 2))
+
+
+@pytest.mark.parametrize("level", [0.0, 0.25])
+def test_a_constant_series_is_what_the_network_says_before_it_learns(level: float) -> None:
+    """Its deviation is zero, and of an all-zero series the mean, too."""
+    history = History.of(np.arange(KEYS), np.full((60, KEYS), level))
+    weights = {**gru.initial(history.whole, 0), "key_hashes": np.arange(KEYS, dtype=np.int32)}
+    network = Gru(NoTrainer(weights), aside=math.inf)
+    network.learn(history)
+    with np.errstate(all="raise"):
+        assert np.allclose(network.shares(history, 3), level, atol=0.1)
+    assert network.why == f"a network for {KEYS} keys"
+
+
+@pytest.mark.parametrize("level", [0.0, 0.25])
+def test_a_constant_series_can_be_learned(level: float) -> None:
+    pytest.importorskip("jax")
+    history = History.of(np.arange(KEYS), np.full((60, KEYS), level))
+    network = Gru(Here(cpu_seconds=2.0), aside=math.inf)
+    network.learn(history)
+    assert network.trainings == 1
+    assert np.allclose(network.shares(history, 3), level, atol=0.02)
+
+
 def test_keys_that_the_network_does_not_know_are_the_ewmas() -> None:
     network = Gru(NoTrainer(nonsense()))
     history = History.of([0, 1, 99], day(60).shares)

@@ -66,8 +66,8 @@ class QueryGateway(Protocol):
 
 
 class Watch:
-    """One run of a query; `earlier` is the watch of its run before, whose memory is taken over. Call it from
-    one thread."""
+    """One run of a query; `earlier` is the watch of its run before, whose memory is taken over; `foresight`
+    stands in for the forecast that the settings name. Call it from one thread."""
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
         earlier: Watch | None = None,
         closed: Callable[[], bool] = lambda: False,
+        foresight: Foresight | None = None,
     ) -> None:
         self.query, self.query_id, self.name, self.running = query, query_id, name, True
         self.run_id, self.title = str(query.runId), name or query_id
@@ -105,7 +106,7 @@ class Watch:
         self._why = "no batch with a routed exchange yet"
         if earlier is None:
             self._last = -1
-            self._foresight = Foresight(settings.forecast, query_id, settings.forecast_folder)
+            self._foresight = foresight or Foresight(settings.forecast, query_id, settings.forecast_folder)
             self._batches: deque[BatchRecord] = deque(maxlen=KEPT_BATCHES)
             self._swaps: deque[SwapRecord] = deque(maxlen=KEPT_SWAPS)
             self._values: dict[int, str] = {}

@@ -9,7 +9,7 @@ JAR := jvm/target/scala-2.13/skewless-spark-$(SPARK_LINE)_2.13-$(VERSION).jar
 SOURCES := $(shell find jvm/src/main -name '*.scala') $(LINES) build.sbt project/build.properties project/plugins.sbt VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit suites integration check faults format bench docs jar wheel clean tools
+.PHONY: help demo test unit suites integration check faults soak format bench docs jar wheel clean tools
 
 help:                 ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -38,6 +38,10 @@ faults: $(VENV)/ready $(JAR)  ## every stateful operator under every fault, and 
 	build/sbt -Dskewless.matrix=full "jvm/testOnly *.Handover*Suite *.checkpoint.*Suite"
 	$(PYTHON) build/faults.py
 	$(BIN)/pytest integration -v -m rare
+
+MINUTES ?= 60
+soak: $(VENV)/ready $(JAR)  ## random queries, tables, kills and restarts against plain Spark, and memory; MINUTES=60 SEED=...
+	$(BIN)/python -m bench.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 integration: $(VENV)/ready $(JAR)  ## tests on a local cluster with real executors
 	@echo "== integration tests (local-cluster; each file starts its own session, about half a minute)"

@@ -46,7 +46,7 @@ def jvm(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     conversion = Conversion()
     fake = SimpleNamespace(
         found=conversion,
-        conversion=lambda location, checkpoint_format: conversion,
+        conversion=lambda location, checkpoint_format, file_sink: conversion,
         copy_store=copy,
         commit_conversion=lambda conversion: f"committed {conversion.copied}",
         drop_old=lambda location: f"dropped in {location}",

@@ -14,8 +14,8 @@ def test_each_kind_of_trouble_is_logged_once(caplog: pytest.LogCaptureFixture) -
             troubles.note(ValueError("one"))
             troubles.note(KeyError("two"))
     assert [record.getMessage() for record in caplog.records] == [
-        "query clicks goes on as it is: ValueError: one",
-        "query clicks goes on as it is: KeyError: 'two'",
+        "query clicks: nothing was changed: ValueError: one",
+        "query clicks: nothing was changed: KeyError: 'two'",
     ]
     assert troubles.counts == {"ValueError: one": 5, "KeyError: 'two'": 5}
 

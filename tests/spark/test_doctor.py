@@ -103,6 +103,17 @@ def test_another_python_in_the_tasks(monkeypatch: pytest.MonkeyPatch, machine: P
     assert only_wrong("tasks").remedy.startswith(f"Set PYSPARK_PYTHON={sys.executable}")
 
 
+def test_a_python_in_the_tasks_that_lacks_the_drivers_packages(
+    monkeypatch: pytest.MonkeyPatch, machine: Path
+) -> None:
+    """The same version: what is missing would show only when the first pandas function fails."""
+    bare = f'exec {sys.executable} -S -I "$@"'  # no site-packages
+    monkeypatch.setenv("PYSPARK_PYTHON", str(program(machine / "python", bare)))
+    finding = only_wrong("tasks")
+    assert "lacks pandas, pyarrow, google.protobuf, which the driver's has" in finding.found
+    assert finding.remedy.startswith(f"Set PYSPARK_PYTHON={sys.executable}")
+
+
 @pytest.mark.parametrize("line", ["echo 'java version \"1.8.0_402\"' >&2", "echo hello", "exit 1"])
 def test_a_java_that_is_too_old_or_does_not_work(machine: Path, line: str) -> None:
     program(machine / "java" / "bin" / "java", line)

@@ -11,7 +11,8 @@ from skewless.wording import amount
 
 FILE_SINK = (
     "Stop here if the query writes files with Spark's own sink (format parquet, json, csv, ... and "
-    "start(DIR)): its log, DIR/_spark_metadata, would lack this batch, and DIR could not be read any more."
+    "start(DIR)), and give --file-sink DIR: without it the sink's log, DIR/_spark_metadata, would lack this "
+    "batch, and DIR could not be read any more."
 )
 
 
@@ -26,25 +27,33 @@ FILE_SINK = (
     show_default=True,
     help="The spark.sql.streaming.stateStore.checkpointFormatVersion with which the query will run.",
 )
+@click.option(
+    "--file-sink",
+    metavar="DIR",
+    help="The folder that the query writes with Spark's own file sink: start(DIR). An empty entry for the "
+    "batch of the conversion is put into its log, DIR/_spark_metadata.",
+)
 @plain_errors
 @needs_spark
-def convert_command(location: str, dry_run: bool, drop_old: bool, checkpoint_format: int) -> None:
+def convert_command(
+    location: str, dry_run: bool, drop_old: bool, checkpoint_format: int, file_sink: str | None
+) -> None:
     """Make the HDFS-backed CHECKPOINT of a stopped query one of Spark's RocksDB provider, which Skewless can
     adopt. Broken off anywhere, it can be run again.
 
-    Not for a query that writes with Spark's file sink: its log in DIR/_spark_metadata would lack the batch of
-    the conversion, and DIR could not be read any more."""
-    if dry_run and drop_old:
-        raise click.UsageError("--dry-run and --drop-old do not go together.")
+    A query that writes with Spark's file sink needs --file-sink: the sink's log must have every batch, and
+    the conversion is one."""
+    if drop_old and (dry_run or file_sink):
+        raise click.UsageError("--drop-old goes with neither --dry-run nor --file-sink.")
     from skewless.spark.stopped import Conversion, gateway
 
     with gateway("skewless convert") as jvm:
         if drop_old:
             click.echo(jvm.drop_old(location))
             return
-        conversion = Conversion.of(jvm, location, checkpoint_format)
+        conversion = Conversion.of(jvm, location, checkpoint_format, file_sink)
         click.echo(f"{amount(conversion.state_bytes)} of state, to be copied in batch {conversion.batch}")
-        click.echo(FILE_SINK)
+        click.echo(FILE_SINK if file_sink is None else f"with an entry for it in {file_sink}/_spark_metadata")
         for store, name in enumerate(conversion.stores):
             if dry_run:
                 click.echo(f"  {name}")

@@ -6,7 +6,8 @@ Separate from the controller because it is a value, and part of the public inter
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Real
 
 from skewless.errors import SettingError
 
@@ -37,6 +38,10 @@ class Pace:
     seconds_per_cost: float = 1.0
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise SettingError(f"{field.name} is {value!r}. Give a number, without quotes.")
         for name, least in (
             ("patience", 1),
             ("calm", 1),

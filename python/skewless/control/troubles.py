@@ -35,7 +35,7 @@ class Troubles:
         words = self._kind(words_of(error))
         self._counts[words] += 1
         if self._counts[words] == 1:
-            log.warning("%s goes on as it is: %s", self._where, words)
+            log.warning("%s: nothing was changed: %s", self._where, words)
 
     def absorb(self, counts: dict[str, int]) -> None:
         """Takes over what was counted, and logged, elsewhere."""

@@ -20,6 +20,8 @@ def repartition(
     is hashed as by Spark. With moves only, a later `groupBy` on the key needs no other shuffle; with splits
     it shuffles again and stays right.
     """
+    if not isinstance(df, DataFrame):
+        raise SettingError(f"repartition takes a DataFrame, not {df!r}: repartition(df, 8, 'key').")
     if isinstance(partitions, bool) or not isinstance(partitions, int):
         raise SettingError(
             f"partitions is {partitions!r}; it takes a whole number: repartition(df, 8, 'key')."

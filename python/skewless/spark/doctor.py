@@ -6,6 +6,7 @@ this one looks at everything, and needs neither pyspark nor a session to start.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -42,6 +43,16 @@ OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
 CONFIGURE = "Build the session with skewless.configure(SparkSession.builder).getOrCreate()"
 PATIENCE_SECONDS = 30
+TASK_PACKAGES = ("pandas", "pyarrow", "google.protobuf")  # what pandas functions need on both sides
+_LOOK = """
+import importlib, sys
+def has(name):
+    try:
+        return bool(importlib.import_module(name))
+    except ImportError:
+        return False
+print("%d.%d" % sys.version_info[:2], *[name for name in sys.argv[1:] if has(name)])
+"""
 
 
 @dataclass(frozen=True)
@@ -89,8 +100,8 @@ def doctor(spark: SparkSession | None = None, checkpoint: str | os.PathLike[str]
 
         print(skewless.doctor(spark, checkpoint="/checkpoints/clicks"))
     """
-    findings = [check() for check in (_python, _pyspark, _spark_home, _workers, _java, _jar, _environment)]
     session = _active() if spark is None else spark
+    findings = [_python(), _pyspark(), _spark_home(), _workers(session), _java(), _jar(), _environment()]
     if session is not None:
         findings += _session(session)
     if checkpoint is not None:
@@ -147,19 +158,42 @@ def _spark_home() -> Finding:
     return _wrong("Spark", found, remedy)
 
 
-def _workers() -> Finding:
-    """The tasks' Python must be of the driver's version, and Spark says so only when the first task fails."""
-    chosen = os.environ.get("PYSPARK_PYTHON") or "python3"
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    here = _dotted(sys.version_info[:2])
-    found = _output([chosen, "-c", code])
-    if found is None:
-        remedy = f"Set PYSPARK_PYTHON={sys.executable} before the session starts."
-        return _wrong("tasks", f"their Python, {chosen}, does not start", remedy)
-    if found.strip() == here:
-        return _right("tasks", f"run Python {here} too ({chosen})")
-    remedy = f"Set PYSPARK_PYTHON={sys.executable} before the session starts, where the tasks have that path."
-    return _wrong("tasks", f"run Python {found.strip()} ({chosen}), the driver {here}", remedy)
+def _workers(session: Any) -> Finding:
+    """The tasks' Python must be of the driver's version and have its packages, and Spark says so only when
+    the first task fails."""
+    chosen = _task_python(session)
+    remedy = f"Set PYSPARK_PYTHON={sys.executable} before the session starts"
+    told = _output([chosen, "-c", _LOOK, *TASK_PACKAGES])
+    if not told or not told.split():
+        return _wrong("tasks", f"their Python, {chosen}, does not start", f"{remedy}.")
+    (found, *there), here = told.split(), _dotted(sys.version_info[:2])
+    if found != here:
+        remedy += ", where the tasks have that path."
+        return _wrong("tasks", f"run Python {found} ({chosen}), the driver {here}", remedy)
+    missing = [name for name in TASK_PACKAGES if name not in there and _importable(name)]
+    if missing:
+        remedy += f", or run {chosen} -m pip install 'skewless[spark]'"
+        return _wrong(
+            "tasks",
+            f"their Python, {chosen}, lacks {', '.join(missing)}, which the driver's has",
+            f"{remedy}.",
+        )
+    return _right("tasks", f"run Python {here} too ({chosen})")
+
+
+def _task_python(session: Any) -> str:
+    """The session knows; before there is one, the environment says."""
+    try:
+        return str(session.sparkContext.pythonExec)
+    except Exception:  # no session, or one of Spark Connect
+        return os.environ.get("PYSPARK_PYTHON") or "python3"
+
+
+def _importable(name: str) -> bool:
+    try:
+        return bool(importlib.import_module(name))
+    except ImportError:
+        return False
 
 
 def _java() -> Finding:

@@ -74,9 +74,9 @@ class Gateway:
         """Takes back what an offline tool has left half-way."""
         return str(self._call("mendCheckpoint", self._session, location))
 
-    def conversion(self, location: str, checkpoint_format: int) -> Any:
+    def conversion(self, location: str, checkpoint_format: int, file_sink: str | None = None) -> Any:
         """What there is to convert: a `ConvertCheckpoint` of the JVM."""
-        return self._call("conversion", self._session, location, checkpoint_format)
+        return self._call("conversion", self._session, location, checkpoint_format, file_sink)
 
     def copy_store(self, conversion: Any, store: int) -> int:
         """Copies one store: the number of its rows."""

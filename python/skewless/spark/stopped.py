@@ -39,8 +39,10 @@ class Conversion:
     java: Any
 
     @staticmethod
-    def of(gateway: Gateway, location: str, checkpoint_format: int) -> Conversion:
-        return Conversion(gateway, gateway.conversion(location, checkpoint_format))
+    def of(
+        gateway: Gateway, location: str, checkpoint_format: int, file_sink: str | None = None
+    ) -> Conversion:
+        return Conversion(gateway, gateway.conversion(location, checkpoint_format, file_sink))
 
     @property
     def batch(self) -> int:

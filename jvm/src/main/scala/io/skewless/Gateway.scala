@@ -80,9 +80,17 @@ object Gateway {
   def mendCheckpoint(session: SparkSession, location: String): String =
     MendCheckpoint(classic(session), location)
 
-  /** What there is to convert; nothing is written before `copyStore`. */
-  def conversion(session: SparkSession, location: String, checkpointFormat: Int): ConvertCheckpoint =
-    new ConvertCheckpoint(classic(session), location, checkpointFormat)
+  /**
+   * What there is to convert; nothing is written before `copyStore`. The folder of the file sink is null if
+   * the query has none.
+   */
+  def conversion(
+      session: SparkSession,
+      location: String,
+      checkpointFormat: Int,
+      fileSink: String
+  ): ConvertCheckpoint =
+    new ConvertCheckpoint(classic(session), location, checkpointFormat, Option(fileSink))
 
   def copyStore(conversion: ConvertCheckpoint, store: Int): Long = conversion.copy(store)
 

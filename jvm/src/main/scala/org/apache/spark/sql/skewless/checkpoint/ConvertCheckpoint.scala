@@ -17,6 +17,7 @@ import org.apache.spark.util.SerializableConfiguration
  * {{{
  *   copy     version M of each store, as the HDFS-backed provider reads it, into version M + 1 of the other
  *   begin    offsets/M: the entry before, with the other provider
+ *   sink     an empty entry M in the log of Spark's file sink, if the query has one
  *   commit   commits/M: the commit before
  * }}}
  * The state goes first: until `begin` the checkpoint is what it was, with some files beside it that no entry
@@ -28,8 +29,14 @@ import org.apache.spark.util.SerializableConfiguration
  *
  * @param checkpointFormat that the query will run with: Spark takes no checkpoint from the first to the
  *   second
+ * @param fileSink         the folder that the query writes with Spark's own file sink, if it does
  */
-final class ConvertCheckpoint(session: SparkSession, location: String, checkpointFormat: Int) {
+final class ConvertCheckpoint(
+    session: SparkSession,
+    location: String,
+    checkpointFormat: Int,
+    fileSink: Option[String] = None
+) {
   private val checkpoint = new StoppedCheckpoint(session, location)
   import checkpoint._
 
@@ -75,6 +82,9 @@ final class ConvertCheckpoint(session: SparkSession, location: String, checkpoin
     StateLayout.read(stateDir, last + 1, ids, joinFormat, hadoop).toIndexedSeq
   }
 
+  private val sink: Option[FileSinkLog] = FileSinkLog.of(checkpoint, fileSink, last + 1)
+  sink.foreach(_.check(last, isBegun))
+
   /** What has been copied, by store. */
   private var copied = Map.empty[Int, Seq[CopiedPartition]]
 
@@ -116,8 +126,10 @@ final class ConvertCheckpoint(session: SparkSession, location: String, checkpoin
     require(copied.size == stores, "every store is copied before the commit")
     val log = offsets
     val before = entry(last)
+    sink.foreach(FileSinkLog.remember(checkpoint, _, batch))
     if (!isBegun && !log.add(batch, ReleaseCheckpoint.named(before, Handover.Sparks)))
       refuse(s"another driver has begun batch $batch. Stop it; it goes on with the old state.")
+    sink.foreach(_.add(batch))
     val first = commits.get(last).get
     val committed =
       if (checkpointFormat == 1) first else CommitMetadataV2(first.nextBatchWatermarkMs, Some(ids))

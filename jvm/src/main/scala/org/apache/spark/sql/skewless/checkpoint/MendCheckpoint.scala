@@ -22,8 +22,16 @@ object MendCheckpoint {
           s"${partitions(checkpoint)}. Nothing was changed."
       )
     else if (isRepartition) taken(checkpoint, "Spark's offline repartition, which it refused,")
-    else if (ConvertCheckpoint.isBegun(checkpoint)) taken(checkpoint, "a conversion that did not finish")
-    else s"$root: there is nothing to mend. Nothing was changed."
+    else if (ConvertCheckpoint.isBegun(checkpoint)) {
+      FileSinkLog.of(checkpoint, None, newest).filter(_.newest >= newest).foreach { sink =>
+        refuse(
+          s"the file sink's log in ${sink.dir} has batch $newest of the conversion already, so the query must " +
+            "not run a batch of that number. Run `skewless convert` again, which finishes it. Nothing was " +
+            "changed."
+        )
+      }
+      taken(checkpoint, "a conversion that did not finish")
+    } else s"$root: there is nothing to mend. Nothing was changed."
   }
 
   private def taken(checkpoint: StoppedCheckpoint, whose: String): String = {

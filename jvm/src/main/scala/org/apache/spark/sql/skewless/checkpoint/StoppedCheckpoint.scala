@@ -2,6 +2,7 @@
 package org.apache.spark.sql.skewless.checkpoint
 
 import java.io.{InputStream, OutputStream}
+import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
 
 import scala.util.Using
@@ -87,6 +88,20 @@ private[checkpoint] final class StoppedCheckpoint(val session: SparkSession, loc
   /** The entry that was in the place of the newest one, if one was. */
   def kept: Option[OffsetSeqBase] =
     Option.when(files.exists(keptFile))(Using.resource(files.open(keptFile))(offsets.read(_)))
+
+  /** Keeps a line of text beside the entries; whole or not at all. */
+  def keep(name: String, text: String): Unit = {
+    if (!files.exists(keptDir)) files.mkdirs(keptDir)
+    write(new Path(keptDir, name), _.write(text.getBytes(UTF_8)))
+  }
+
+  /** What `keep` has kept. */
+  def noted(name: String): Option[String] = {
+    val file = new Path(keptDir, name)
+    Option.when(files.exists(file))(
+      Using.resource(files.open(file))(in => new String(in.readAllBytes(), UTF_8))
+    )
+  }
 
   private def newestFile = new Path(offsetsDir, newest.toString)
   private def keptFile = new Path(keptDir, newest.toString)

@@ -9,8 +9,8 @@ val firstLine = sparkLine == sparkLines.head(0)
 // A version that is not on Maven Central is in the pyspark wheel, which make puts into .venv-<line>.
 val sparkFromWheel = sparkRow(2) == "wheel"
 lazy val sparkJars = {
-  val installed = (file(s".venv-$sparkLine") / "lib" * "python*" / "site-packages" / "pyspark" / "jars").get()
-  val folder = (sys.env.get("SKEWLESS_SPARK_JARS").map(file).toSeq ++ installed).headOption
+  val installed = (file(s".venv-$sparkLine").getAbsoluteFile / "lib" * "python*" / "site-packages" / "pyspark" / "jars").get()
+  val folder = (sys.env.get("SKEWLESS_SPARK_JARS").map(file(_).getAbsoluteFile).toSeq ++ installed).headOption
   folder.fold(sys.error(s"the jars of pyspark $sparkVersion are missing; `make .venv-$sparkLine/ready` fetches them"))(
     f => Attributed.blankSeq((f * "*.jar").get())
   )

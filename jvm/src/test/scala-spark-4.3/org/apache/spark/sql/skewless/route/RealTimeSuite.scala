@@ -28,8 +28,9 @@ class RealTimeSuite extends AnyFunSuite with StatefulRun with Eventually {
 
   private def keys(batches: Seq[Seq[Event]]) = batches.flatten.map(e => Row(e.k).toString).toSet
 
-  private def withStream(body: (LowLatencyMemoryStream[Event], (Trigger, String) => StreamingQuery) => Unit)
-      : Unit = {
+  private def withStream(
+      body: (LowLatencyMemoryStream[Event], (Trigger, String) => StreamingQuery) => Unit
+  ): Unit = {
     val dir = Files.createTempDirectory("skewless-real-time")
     val stream = LowLatencyMemoryStream[Event](spark, 1)
     val distinct: DataFrame = stream.toDF().dropDuplicates("k").select("k")
@@ -61,7 +62,9 @@ class RealTimeSuite extends AnyFunSuite with StatefulRun with Eventually {
     }
   }
 
-  test("a checkpoint whose state Skewless keeps is refused before a row is read, and goes on in micro-batches") {
+  test(
+    "a checkpoint whose state Skewless keeps is refused before a row is read, and goes on in micro-batches"
+  ) {
     withStream { (stream, start) =>
       stream.addData(rows.head)
       val first = start(microBatch, ours)

@@ -40,7 +40,11 @@ object GoldenCheckpoint {
     }
 
   private def files(folder: Path): Seq[Path] = Using.resource(Files.walk(folder)) {
-    _.iterator.asScala.filter(Files.isRegularFile(_)).filterNot(_.getFileName.toString.startsWith(".")).toSeq.sorted
+    _.iterator.asScala
+      .filter(Files.isRegularFile(_))
+      .filterNot(_.getFileName.toString.startsWith("."))
+      .toSeq
+      .sorted
   }
 
   private val Scratch = raw"_skewless/moves/.*".r

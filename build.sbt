@@ -1,7 +1,20 @@
 // The Scala half: one jar per Spark line, compiled against Spark's own artifacts, which the running Spark provides.
+// `-Dskewless.line=4.3` chooses a line of the list; without it, the first.
 val sparkLines = IO.readLines(file("python/skewless/spark/lines.txt")).filterNot(_.startsWith("#")).map(_.split(" "))
-val sparkLine = sparkLines.last(0)
-val sparkVersion = sparkLines.last(1)
+val sparkLine = sys.props.getOrElse("skewless.line", sparkLines.head(0))
+val sparkRow = sparkLines.find(_(0) == sparkLine).getOrElse(sys.error(s"lines.txt has no Spark line $sparkLine"))
+val sparkVersion = sparkRow(1)
+val firstLine = sparkLine == sparkLines.head(0)
+
+// A version that is not on Maven Central is in the pyspark wheel, which make puts into .venv-<line>.
+val sparkFromWheel = sparkRow(2) == "wheel"
+lazy val sparkJars = {
+  val installed = (file(s".venv-$sparkLine").getAbsoluteFile / "lib" * "python*" / "site-packages" / "pyspark" / "jars").get()
+  val folder = (sys.env.get("SKEWLESS_SPARK_JARS").map(file(_).getAbsoluteFile).toSeq ++ installed).headOption
+  folder.fold(sys.error(s"the jars of pyspark $sparkVersion are missing; `make .venv-$sparkLine/ready` fetches them"))(
+    f => Attributed.blankSeq((f * "*.jar").get())
+  )
+}
 val skewlessVersion = IO.read(file("VERSION")).trim
 
 ThisBuild / organization := "io.skewless"
@@ -26,15 +39,19 @@ lazy val jvm = (project in file("jvm"))
   .settings(
     name := s"skewless-spark-$sparkLine", moduleName := s"skewless-spark-$sparkLine",
     Compile / unmanagedSourceDirectories += baseDirectory.value / "src" / "main" / s"scala-spark-$sparkLine",
+    Test / unmanagedSourceDirectories += baseDirectory.value / "src" / "test" / s"scala-spark-$sparkLine",
     Compile / sourceGenerators += Def.task {
       val built = (Compile / sourceManaged).value / "BuiltFor.scala"
       IO.write(built, s"""package io.skewless\n\nobject BuiltFor {\n  val Line = "$sparkLine"\n}\n""")
       Seq(built)
     }.taskValue,
-    libraryDependencies ++= Seq(
-      "org.apache.spark" %% "spark-sql" % sparkVersion % Provided,
-      "org.scalatest" %% "scalatest-funsuite" % "3.2.19" % Test
-    ),
+    // Each further line has a folder of its own, so that one line's classes never meet another's; the jars lie together.
+    Compile / packageBin / artifactPath :=
+      baseDirectory.value / "target" / "scala-2.13" / s"skewless-spark-${sparkLine}_2.13-$skewlessVersion.jar",
+    target := (if (firstLine) target.value else target.value / s"spark-$sparkLine"),
+    libraryDependencies += "org.scalatest" %% "scalatest-funsuite" % "3.2.19" % Test,
+    libraryDependencies ++= (if (sparkFromWheel) Nil else Seq("org.apache.spark" %% "spark-sql" % sparkVersion % Provided)),
+    Compile / unmanagedJars ++= (if (sparkFromWheel) sparkJars else Nil),
     scalacOptions ++= Seq("-deprecation", "-feature", "-unchecked", "-Xlint", "-Wunused", "-Werror", "-release:17"),
     Compile / packageBin / packageOptions += Package.ManifestAttributes("Implementation-Version" -> skewlessVersion),
     Test / fork := true,

@@ -17,7 +17,7 @@ class JarHook(BuildHookInterface):  # type: ignore[type-arg]
             name = f"skewless-spark-{line}_2.13-{release}.jar"
             jar = Path(self.root) / "jvm" / "target" / "scala-2.13" / name
             if not jar.exists():
-                raise FileNotFoundError(f"{jar} is missing. Run `make jar` before building the wheel.")
+                raise FileNotFoundError(f"{jar} is missing. Run `make jars` before building the wheel.")
             build_data["force_include"][str(jar)] = f"skewless/jars/{name}"
         conf = Path(self.root) / "conf" / "skewless.conf"
         build_data["force_include"][str(conf)] = "skewless/conf/skewless.conf"

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    reports = [*sorted(ROOT.glob("out/junit-*.xml")), *sorted(ROOT.glob("jvm/target/test-reports/*.xml"))]
+    reports = [*sorted(ROOT.glob("out/junit-*.xml")), *sorted(ROOT.glob("jvm/target/**/test-reports/*.xml"))]
     total = failed = skipped = 0
     for report in reports:
         for suite in ElementTree.parse(report).getroot().iter("testsuite"):

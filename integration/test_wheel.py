@@ -1,5 +1,5 @@
 """The wheel as a user gets it: built, installed in a fresh virtual environment, and used far from the
-checkout."""
+checkout. pip takes the newest Spark that the wheel allows, so that line's jar is the one that runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 from integration.conftest import ROOT
+from skewless.spark.jar import NEWEST_LINE, spark_lines
 
 SCRIPT = """
 import os, sys
@@ -26,12 +27,15 @@ print("AT", [i for i, part in enumerate(parts) if any(row.k == 3 for row in part
 """
 
 
-def test_the_wheel_carries_the_jar_and_runs_a_query_in_a_fresh_environment(tmp_path: Path) -> None:
+def test_the_wheel_carries_a_jar_for_each_line_and_runs_a_query_in_a_fresh_environment(
+    tmp_path: Path,
+) -> None:
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True, timeout=300)
     (wheel,) = tmp_path.glob("skewless-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert len([name for name in names if name.endswith(".jar")]) == 1
+    jars = [name.split("_")[0] for name in names if name.endswith(".jar")]
+    assert sorted(jars) == [f"skewless/jars/skewless-spark-{line}" for line in spark_lines()]
     assert "skewless/conf/skewless.conf" in names
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     python = tmp_path / "venv" / "bin" / "python"
@@ -40,6 +44,7 @@ def test_the_wheel_carries_the_jar_and_runs_a_query_in_a_fresh_environment(tmp_p
     command = [tmp_path / "venv" / "bin" / "skewless", "jar-path"]
     jar = subprocess.check_output(command, env=env, text=True, cwd=tmp_path).strip()
     assert Path(jar).is_relative_to(tmp_path / "venv")
+    assert f"skewless-spark-{NEWEST_LINE}_" in jar
     (tmp_path / "job.py").write_text(SCRIPT)
     out = subprocess.check_output([python, "job.py"], env=env, text=True, cwd=tmp_path, timeout=300)
     assert "AT [1] 100" in out

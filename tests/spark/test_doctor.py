@@ -86,7 +86,7 @@ def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_pyspark_of_another_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.version.__version__", "4.1.0")
-    assert only_wrong("pyspark").found == "4.1.0; this release serves Spark 4.2"
+    assert only_wrong("pyspark").found == "4.1.0; this release serves Spark 4.2, 4.3"
 
 
 @pytest.mark.parametrize("jar", ["spark-core_2.13-3.5.1.jar", "spark-core_2.12-4.2.0.jar", None])
@@ -95,6 +95,16 @@ def test_a_spark_home_with_another_spark_or_none(machine: Path, jar: str | None)
     if jar:
         (machine / "spark" / "jars" / jar).touch()
     assert "SPARK_HOME" in only_wrong("Spark").remedy
+
+
+def test_a_spark_home_of_another_line_than_pyspark(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine / "spark" / "jars" / "spark-core_2.13-4.2.0.jar").rename(
+        machine / "spark" / "jars" / "spark-core_2.13-4.3.0.jar"
+    )
+    monkeypatch.setattr("pyspark.version.__version__", "4.2.1")
+    finding = only_wrong("Spark")
+    assert finding.found.endswith("is started by pyspark 4.2.1")
+    assert finding.remedy.startswith("Install pyspark 4.3.x")
 
 
 @pytest.mark.parametrize("line", ["echo 2.7", "exit 1"])

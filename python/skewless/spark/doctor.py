@@ -21,8 +21,8 @@ from urllib.parse import unquote, urlsplit
 
 from skewless.checkpoint.folder import open_folder
 from skewless.checkpoint.inspect import inspect
-from skewless.errors import CheckpointError, SessionError, SkewlessError
-from skewless.spark.jar import jar_path, spark_lines
+from skewless.errors import CheckpointError, SessionError, SkewlessError, VersionError
+from skewless.spark.jar import jar_path, line_of, spark_lines
 from skewless.spark.submitted import (
     EXTENSION,
     EXTENSIONS_KEY,
@@ -33,6 +33,7 @@ from skewless.spark.submitted import (
     environment_flags,
     settings_of,
     spark_home,
+    spark_release,
 )
 from skewless.wording import counted
 
@@ -128,11 +129,10 @@ def _python() -> Finding:
 
 
 def _pyspark() -> Finding:
-    try:
-        from pyspark.version import __version__ as found
-    except ImportError:
+    found = _pyspark_version()
+    if found is None:
         return _wrong("pyspark", "is not installed", "pip install 'skewless[spark]'")
-    if _served(found):
+    if line_of(found):
         return _right("pyspark", found)
     return _wrong(
         "pyspark", f"{found}; this release serves Spark {_lines()}", "pip install 'skewless[spark]'"
@@ -144,18 +144,29 @@ def _spark_home() -> Finding:
     home = spark_home()
     if home is None:
         return _wrong("Spark", "none was found", "pip install 'skewless[spark]'")
-    jars = sorted((home / "jars").glob("spark-core_*.jar"))
-    if not jars:
+    release = spark_release(home)
+    if release is None:
         remedy = "Unset SPARK_HOME, or let it name a Spark distribution."
-        return _wrong("Spark", f"there is no Spark in {home}", remedy)
-    match = re.fullmatch(r"spark-core_(?P<scala>[^-]+)-(?P<version>.+)\.jar", jars[0].name)
-    if match is None:
-        return _wrong("Spark", f"{jars[0]} has no version in its name", "Let SPARK_HOME name a release.")
-    found = f"{match['version']} for Scala {match['scala']}, in {home}"
-    if match["scala"] == "2.13" and _served(match["version"]):
-        return _right("Spark", found)
-    remedy = f"Use Spark {_lines()} for Scala 2.13; if SPARK_HOME names another, unset it."
-    return _wrong("Spark", found, remedy)
+        return _wrong("Spark", f"there is no release of Spark in {home}", remedy)
+    found = f"{release.version} for Scala {release.scala}, in {home}"
+    line = line_of(release.version)
+    if release.scala != "2.13" or line is None:
+        remedy = f"Use Spark {_lines()} for Scala 2.13; if SPARK_HOME names another, unset it."
+        return _wrong("Spark", found, remedy)
+    python = _pyspark_version()
+    if python is not None and line_of(python) not in (None, line):
+        remedy = f"Install pyspark {line}.x, or unset SPARK_HOME: both must be of one line."
+        return _wrong("Spark", f"{found}, is started by pyspark {python}", remedy)
+    return _right("Spark", found)
+
+
+def _pyspark_version() -> str | None:
+    try:
+        from pyspark.version import __version__
+
+        return str(__version__)
+    except ImportError:
+        return None
 
 
 def _workers(session: Any) -> Finding:
@@ -215,10 +226,12 @@ def _java() -> Finding:
 def _jar() -> Finding:
     try:
         jar = jar_path()
+    except VersionError:
+        return _right("jar", "none is looked for, as none fits the Spark above")
     except SkewlessError as error:
         what, _, remedy = str(error).partition(". ")
         return _wrong("jar", what, remedy)
-    rebuild = "Install the wheel again, or run `make jar` in the checkout."
+    rebuild = "Install the wheel again, or run `make jars` in the checkout."
     try:
         with zipfile.ZipFile(jar) as content:
             content.getinfo(f"{PLUGIN.replace('.', '/')}.class")
@@ -373,10 +386,6 @@ def _unwritable(location: str) -> bool:
 
 
 # -- small things --------------------------------------------------------------------------------------------
-
-
-def _served(spark_version: str) -> bool:
-    return spark_version.startswith(tuple(f"{line}." for line in spark_lines()))
 
 
 def _lines() -> str:

@@ -6,21 +6,51 @@ Separate from `session.py` because the command line needs it without Spark.
 from importlib import resources
 from pathlib import Path
 
-from skewless.errors import SessionError
+from skewless.errors import SessionError, VersionError
+from skewless.spark.submitted import spark_home, spark_release
 
 
 def spark_lines() -> dict[str, str]:
     """The Spark lines that this release serves, oldest first, with the version each jar is compiled for."""
     text = resources.files("skewless.spark").joinpath("lines.txt").read_text()
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    return dict(line.split(" ", 1) for line in lines)
+    rows = [row.split() for row in text.splitlines() if row and not row.startswith("#")]
+    return {row[0]: row[1] for row in rows}
 
 
-SPARK_LINE = list(spark_lines())[-1]
+NEWEST_LINE = list(spark_lines())[-1]
 
 
-def jar_path(line: str = SPARK_LINE) -> Path:
-    """The jar for a Spark line that this release serves."""
+def line_of(version: str) -> str | None:
+    """The line of a Spark version; None if this release does not serve it.
+
+    >>> line_of("4.2.1"), line_of("4.1.0")
+    ('4.2', None)
+    """
+    return next((line for line in spark_lines() if version.startswith(f"{line}.")), None)
+
+
+def running_line() -> str:
+    """The line of the Spark that a session here, or spark-submit, would start."""
+    home = spark_home()
+    release = None if home is None else spark_release(home)
+    if release is None:
+        raise SessionError(
+            f"there is no Spark here for which to choose a jar{'' if home is None else f', in {home}'}. "
+            "Install one (pip install 'skewless[spark]'), or name its line: skewless jar-path --spark "
+            f"{NEWEST_LINE}."
+        )
+    line = line_of(release.version)
+    if line is None:
+        raise VersionError(
+            f"this release of Skewless serves Spark {', '.join(spark_lines())}, and the Spark in {home} is "
+            f"{release.version}. Use a Spark that it serves; if SPARK_HOME names another, unset it."
+        )
+    return line
+
+
+def jar_path(line: str | None = None) -> Path:
+    """The jar for a Spark line that this release serves; without one, for the Spark that would start here."""
+    line = running_line() if line is None else line
     for folder in (_packaged(), _checkout()):
         jars = sorted(folder.glob(f"skewless-spark-{line}_2.13-*.jar")) if folder.is_dir() else []
         jars = [jar for jar in jars if not jar.stem.endswith(("-tests", "-sources", "-javadoc"))]
@@ -28,7 +58,7 @@ def jar_path(line: str = SPARK_LINE) -> Path:
             return jars[-1].resolve()
     raise SessionError(
         f"the Skewless jar for Spark {line} is neither in the package nor in jvm/target. Install a built "
-        "wheel, or run `make jar` in the checkout."
+        "wheel, or run `make jars` in the checkout."
     )
 
 

@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from skewless.errors import SessionError, SettingError, VersionError
-from skewless.spark.jar import SPARK_LINE, jar_path, spark_lines
+from skewless.spark.jar import NEWEST_LINE, jar_path, line_of, spark_lines
 from skewless.spark.submitted import (
     EXTENSION,
     EXTENSIONS_KEY,
@@ -100,12 +100,12 @@ def check_session(spark: Any) -> None:
 
 def next_line() -> str:
     """The first Spark line that this release does not serve."""
-    major, minor = SPARK_LINE.split(".")
+    major, minor = NEWEST_LINE.split(".")
     return f"{major}.{int(minor) + 1}"
 
 
 def _check_version() -> None:
-    if not pyspark.__version__.startswith(tuple(f"{line}." for line in spark_lines())):
+    if line_of(pyspark.__version__) is None:
         raise VersionError(
             f"this release of Skewless serves Spark {', '.join(spark_lines())}, pyspark here is "
             f"{pyspark.__version__}. Install pyspark>={next(iter(spark_lines()))},<{next_line()}."

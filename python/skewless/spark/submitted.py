@@ -188,6 +188,22 @@ def spark_home() -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
+@dataclass(frozen=True)
+class SparkRelease:
+    """What a Spark distribution says of itself."""
+
+    version: str
+    scala: str
+
+
+def spark_release(home: Path) -> SparkRelease | None:
+    """The Spark in a folder, by the name of its core jar; None if there is none."""
+    for jar in sorted((home / "jars").glob("spark-core_*.jar")):
+        if match := re.fullmatch(r"spark-core_(?P<scala>[^-]+)-(?P<version>.+)\.jar", jar.name):
+            return SparkRelease(match["version"], match["scala"])
+    return None
+
+
 def properties(file: Path) -> dict[str, str]:
     """The spark.* settings of a file in Java's properties format."""
     try:

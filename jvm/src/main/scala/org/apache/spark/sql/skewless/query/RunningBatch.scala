@@ -4,11 +4,15 @@ package org.apache.spark.sql.skewless.query
 import java.util.UUID
 
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.RealTimeTrigger
 import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution}
 
 /** The micro-batch that the current thread plans: on a stream's own thread, inside `foreachBatch` too. */
 final case class RunningBatch(queryId: UUID, batchId: Long, execution: StreamExecution) {
   override def toString: String = s"batch $batchId of query $queryId"
+
+  /** Whether rows go on to the next stage before the batch ends, so that no job can stand between stages. */
+  def isRealTime: Boolean = execution.trigger.isInstanceOf[RealTimeTrigger]
 }
 
 object RunningBatch {

@@ -79,8 +79,21 @@ private[skewless] case class PrepareBatch(session: SparkSession) extends Rule[Sp
   private def routing(plan: SparkPlan): Option[BatchRouting] = {
     val stages = if (plan.exists(_.isInstanceOf[StateStoreWriter])) StatefulStage.of(plan) else Nil
     if (stages.isEmpty) None
-    else RunningBatch.current(session).flatMap(routing(plan, stages, _))
+    else
+      RunningBatch.current(session).flatMap { batch =>
+        if (batch.isRealTime) { refuseOurs(batch); None }
+        else routing(plan, stages, batch)
+      }
   }
+
+  /** Real-Time Mode ends its batches before they are logged, and what a batch that failed has read is read anew. */
+  private def refuseOurs(batch: RunningBatch): Unit =
+    if (StateShape.keepsOurs(session.sessionState.conf))
+      throw SkewlessException.query(
+        s"$batch runs in Real-Time Mode, and its state is kept by Skewless, whose keys move between " +
+          "micro-batches. Nothing was read. Use a processing-time or available-now trigger; or release the query " +
+          "(`skewless release CHECKPOINT`), and start it without Skewless's provider."
+      )
 
   private def routing(
       plan: SparkPlan,

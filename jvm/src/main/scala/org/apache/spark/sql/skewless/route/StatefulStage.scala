@@ -13,6 +13,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
   StatefulOperatorStateInfo
 }
 import org.apache.spark.sql.execution.streaming.operators.stateful.{flatmapgroupswithstate => groups}
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.skewless.query.{RoutedByTable, Splits, StateShape}
@@ -89,11 +90,19 @@ private[skewless] final case class StatefulStage(
         s"the stage that keeps its state also reads ${leaf.nodeName} without a shuffle, and only shuffled " +
           "rows can be routed"
     }
-    foreign.orElse(unequal.headOption).orElse(leaf)
+    foreign.orElse(unequal.headOption).orElse(leaf).orElse(joinFormat)
+  }
+
+  /** Format 4 keeps a key's rows of one time as one value, in families that nothing here can take apart. */
+  private def joinFormat: Option[String] = nodes.collectFirst {
+    case join: StreamingSymmetricHashJoinExec if join.stateFormatVersion > StatefulStage.NewestJoinFormat =>
+      s"its join has state format ${join.stateFormatVersion}, which Skewless cannot move. Start it on a new " +
+        s"checkpoint with ${SQLConf.STREAMING_JOIN_STATE_FORMAT_VERSION.key}=${StatefulStage.NewestJoinFormat}"
   }
 }
 
 private[skewless] object StatefulStage {
+  private val NewestJoinFormat = 3
   private val AllMeet =
     "all rows of its stateful step meet in one partition. Only a step that is grouped by a key can be " +
       "levelled"

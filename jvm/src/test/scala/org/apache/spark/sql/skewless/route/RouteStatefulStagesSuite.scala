@@ -4,7 +4,7 @@ import io.skewless.table.Table
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.skewless.{Queries, StatefulRun}
+import org.apache.spark.sql.skewless.{Operator, Queries, StatefulRun}
 import org.apache.spark.sql.skewless.state.StateLayout
 import org.apache.spark.sql.streaming.StreamingQueryException
 import org.scalatest.funsuite.AnyFunSuite
@@ -50,6 +50,12 @@ class RouteStatefulStagesSuite extends AnyFunSuite with StatefulRun {
 
   test("a limit") {
     refusedAfterABatch(_.limit(70), "append", "meet in one partition")
+  }
+
+  test("a join whose state has format 4") {
+    withConf(SQLConf.STREAMING_JOIN_STATE_FORMAT_VERSION.key -> "4") {
+      refusedAfterABatch(Operator.named("stream-stream join, inner").query, "append", "state format 4")
+    }
   }
 
   test("a stage that also reads a bucketed table without a shuffle") {

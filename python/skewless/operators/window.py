@@ -1,0 +1,279 @@
+"""`window`: running sums, counts and ranks over keys of which some are hot, cut into ranges of the order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DataType
+
+from skewless.errors import SettingError, WindowError
+from skewless.operators import catalyst
+from skewless.operators.group_decision import GroupDecision, decided
+from skewless.operators.plan_splits import Split
+from skewless.operators.repartition import key_columns
+from skewless.operators.shuffles import shuffle_partitions
+from skewless.operators.split_groups import split_groups
+from skewless.operators.window_functions import Function, came, function_of, sent, whole, why_whole
+from skewless.operators.window_ranges import KEY_HASH, Order, bounds, slot_of
+
+SLOT = "__skewless_slot"
+FRAMES = ("range", "rows")
+
+Keys = str | Column | Sequence[str | Column]
+
+
+def window(
+    df: DataFrame,
+    partition_by: Keys,
+    order_by: Keys,
+    columns: Mapping[str, Column],
+    *,
+    frame: str = "range",
+    hot: Sequence[Any] | None = None,
+    partitions: int | None = None,
+    sample: float | None = None,
+) -> DataFrame:
+    """`df` with more columns, each a window function from the first row of its key up to the present one.
+
+        skewless.window(
+            trades,
+            "symbol",
+            "at",
+            {"volume": F.sum("size"), "nth": F.row_number(), "before": F.lag("price")},
+        )
+
+    The same as `df.withColumn("volume", F.sum("size").over(Window.partitionBy("symbol").orderBy("at")))` and
+    so on. A sample is counted at once to find hot keys. Their rows are cut into ranges of the order, over
+    which many tasks work; a first pass adds up what each range sends on to those behind it. If no key is hot
+    it is Spark's own window.
+
+    columns     bare calls of row_number, rank, dense_rank, count, sum, min, max, lag and lead
+    frame       of sums, counts, min and max: "range" takes in all rows with the present row's order values,
+                Spark's default; "rows" ends with the present row
+    hot         the hot keys, if they are known: values, or tuples where there are several columns. They are
+                cut however light they are. An empty list: Spark's own window, and nothing is sampled
+    partitions  of the cut window, which AQE then leaves as they are; default: Spark's own number
+    sample      the share of rows to count. Default: about 200,000 rows, and at least 1 %
+    """
+    _check(df, columns, frame, partitions, sample, hot)
+    functions = [function_of(name, column) for name, column in columns.items()]
+    asked = _asked(df, partition_by, order_by, functions, frame)
+    plain = asked.plain()
+    count = partitions or shuffle_partitions(df.sparkSession)
+    why = _why_plain_at_once(asked, plain, count, hot)
+    if why is not None:
+        return decided(plain, GroupDecision("plain window", why, count))
+    return _planned(asked, plain, count, partitions, sample, hot)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What was asked for. `rows` are those of `df`, and beside its columns keys, order values and the values
+    of lag and lead wherever something is computed for them."""
+
+    df: DataFrame
+    rows: DataFrame
+    keys: tuple[Column, ...]
+    order: tuple[Order, ...]
+    functions: tuple[Function, ...]
+    frame: str
+
+    @property
+    def values(self) -> list[Column]:
+        return [function.value for function in self.functions if function.value is not None]
+
+    def plain(self) -> DataFrame:
+        spec = Window.partitionBy(*self.keys).orderBy(*(one.sorts() for one in self.order))
+        made = [_over(function, spec, self.frame).alias(function.name) for function in self.functions]
+        return self.rows.select(*catalyst.output_columns(self.df), *made)
+
+    def types(self, plain: DataFrame) -> list[DataType]:
+        return [plain.schema[function.name].dataType for function in self.functions]
+
+
+def _asked(
+    df: DataFrame, partition_by: Keys, order_by: Keys, functions: Sequence[Function], frame: str
+) -> _Asked:
+    computed: dict[str, Column] = {}
+
+    def named(column: Column, name: str) -> Column:
+        if catalyst.is_named(column):
+            return column
+        computed[f"__skewless_{name}"] = column
+        return F.col(f"__skewless_{name}")
+
+    keys = tuple(named(key, f"key_{i}") for i, key in enumerate(_columns(partition_by)))
+    order = []
+    for i, column in enumerate(_columns(order_by)):
+        by, descending, nulls_last = catalyst.sorted_by(column)
+        order.append(Order(named(by, f"order_{i}"), descending, nulls_last))
+    own = [
+        f if f.value is None else Function(f.name, f.kind, f.column, named(f.value, f"value_{i}"), f.offset)
+        for i, f in enumerate(functions)
+    ]
+    rows = df.select("*", *(column.alias(name) for name, column in computed.items()))
+    return _Asked(df, rows, keys, tuple(order), tuple(own), frame)
+
+
+def _columns(given: Keys) -> list[Column]:
+    return key_columns((given,) if isinstance(given, (str, Column)) else tuple(given))
+
+
+def _check(
+    df: DataFrame,
+    columns: Mapping[str, Column],
+    frame: str,
+    partitions: int | None,
+    sample: float | None,
+    hot: Sequence[Any] | None,
+) -> None:
+    if not hasattr(df, "isStreaming"):
+        raise SettingError(f"window takes a DataFrame, not {df!r}: window(df, 'key', 'time', ...).")
+    catalyst.require_classic(df, "window")
+    if df.isStreaming:
+        raise WindowError(
+            "skewless.window is for batch DataFrames, and this is a stream, where Spark has no windows over "
+            "rows. Use foreachBatch, or an aggregate over F.window."
+        )
+    if not isinstance(columns, Mapping) or not columns:
+        raise SettingError(f"columns is {columns!r}; it takes names and calls: {{'n': F.row_number()}}.")
+    taken = sorted(set(columns) & set(df.columns))
+    if taken:
+        raise SettingError(f"columns names {taken}, which the DataFrame has. Give other names.")
+    if frame not in FRAMES:
+        raise WindowError(
+            f"frame is {frame!r}; a window that is cut starts with the first row of its key and ends with "
+            "the present one: 'range' or 'rows'. For other frames use Spark's own over()."
+        )
+    if partitions is not None and (
+        isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1
+    ):
+        raise SettingError(f"partitions is {partitions!r}; it takes a whole number of at least 1.")
+    if sample is not None and not 0 < sample <= 1:
+        raise SettingError(f"sample is {sample}; it takes a share above 0 and at most 1.")
+    if isinstance(hot, str):
+        raise SettingError(f"hot is {hot!r}; it takes a list of keys, such as ['user-1'], or None to search.")
+
+
+def _why_plain_at_once(asked: _Asked, plain: DataFrame, count: int, hot: Sequence[Any] | None) -> str | None:
+    """Why it is Spark's own window whatever the keys are."""
+    if hot is not None and not hot:
+        return "hot is empty"
+    if count < 2:
+        return "there is one partition only"
+    if not (catalyst.same_content(asked.df) and catalyst.deterministic(plain)):
+        return (
+            "the rows are read twice, and it is not certain that they are the same both times: only files, "
+            "ranges and literal rows below selects, filters and unions are. Write them to a file first"
+        )
+    return why_whole(asked.functions, asked.types(plain), asked.order)
+
+
+def _planned(
+    asked: _Asked,
+    plain: DataFrame,
+    count: int,
+    partitions: int | None,
+    sample: float | None,
+    hot: Sequence[Any] | None,
+) -> DataFrame:
+    by_order = F.xxhash64(*(one.column for one in asked.order))
+    planned = split_groups(asked.rows, asked.keys, count, sample, hot, by_order)
+    why_not, splits = planned.why_not, planned.splits
+    if splits:
+        slots = {split.key_hash: split.slots for split in splits}
+        cut = bounds(asked.rows, asked.keys, asked.order, slots, sample)
+        known = {row[0] for row in cut.select(KEY_HASH).collect()}
+        why_not += tuple(
+            f"{s.name}: no sampled rows of it that differ in order" for s in splits if s.key_hash not in known
+        )
+        splits = tuple(split for split in splits if split.key_hash in known)
+    if not splits:
+        why = "no key is heavier than half a fair share, or none that can be cut"
+        return decided(plain, GroupDecision("plain window", why, count, (), why_not))
+    done = _cut(asked, asked.types(plain), cut, splits, partitions)
+    return decided(done, GroupDecision("cut window", f"hot keys: {len(splits)}", count, splits, why_not))
+
+
+def _cut(
+    asked: _Asked, types: Sequence[DataType], cut: DataFrame, splits: Sequence[Split], partitions: int | None
+) -> DataFrame:
+    most = max(split.width for split in splits)
+    key_hash = catalyst.key_hash(asked.df.sparkSession, list(asked.keys))
+    dealt = asked.rows.join(F.broadcast(cut), key_hash == cut[KEY_HASH], "left")
+    kept = catalyst.output_columns(asked.rows)
+    dealt = dealt.select(*kept, slot_of(asked.order, most).alias(SLOT))
+    carried = F.broadcast(_carries(asked, types, dealt))
+    local = _local(
+        asked, dealt if partitions is None else dealt.repartition(partitions, *asked.keys, F.col(SLOT))
+    )
+    same = [key.eqNullSafe(carried[f"__skewless_of_{i}"]) for i, key in enumerate(asked.keys)]
+    joined = local.join(
+        carried, reduce(Column.__and__, same, F.col(SLOT) == carried["__skewless_in"]), "left"
+    )
+    around = F.col("__skewless_rows_before"), F.col("__skewless_rows_after")
+    made = [
+        whole(function, F.col(f"__skewless_own_{i}"), F.col(f"__skewless_came_{i}"), of_type, around).alias(
+            function.name
+        )
+        for i, (function, of_type) in enumerate(zip(asked.functions, types, strict=True))
+    ]
+    return joined.select(*catalyst.output_columns(asked.df), *made)
+
+
+def _carries(asked: _Asked, types: Sequence[DataType], dealt: DataFrame) -> DataFrame:
+    """What comes to each range of each hot key, from a first pass over the rows of hot keys."""
+    totals = (
+        dealt.where(F.col(SLOT) > 0)
+        .groupBy(
+            *(key.alias(f"__skewless_of_{i}") for i, key in enumerate(asked.keys)),
+            F.col(SLOT).alias("__skewless_in"),
+        )
+        .agg(
+            *(
+                sent(f, asked.order, asked.values).alias(f"__skewless_sent_{i}")
+                for i, f in enumerate(asked.functions)
+            )
+        )
+    )
+    keys = [F.col(f"__skewless_of_{i}") for i in range(len(asked.keys))]
+    of_key, up_to_here = Window.partitionBy(*keys), (Window.unboundedPreceding, -1)
+    before = of_key.orderBy(F.col("__skewless_in").asc()).rowsBetween(*up_to_here)
+    after = of_key.orderBy(F.col("__skewless_in").desc()).rowsBetween(*up_to_here)
+    carries = [
+        came(function, F.col(f"__skewless_sent_{i}"), of_type, before, after).alias(f"__skewless_came_{i}")
+        for i, (function, of_type) in enumerate(zip(asked.functions, types, strict=True))
+    ]
+    return totals.select(*keys, "__skewless_in", *carries)
+
+
+def _local(asked: _Asked, dealt: DataFrame) -> DataFrame:
+    """Spark's own window over each range, and over each key that is not cut. With lag or lead, rows with
+    equal order values are put in order by the values that these give, as the first pass does."""
+    of_range = Window.partitionBy(*asked.keys, F.col(SLOT))
+    sorts = [one.sorts() for one in asked.order]
+    falls = asked.order[0].descending
+    ties = [value.desc_nulls_last() if falls else value.asc_nulls_first() for value in asked.values]
+    spec, by_rows = of_range.orderBy(*sorts), of_range.orderBy(*sorts, *ties)
+    own = [
+        _over(function, by_rows if function.by_rows else spec, asked.frame).alias(f"__skewless_own_{i}")
+        for i, function in enumerate(asked.functions)
+    ]
+    if asked.values:
+        row = F.row_number().over(by_rows)
+        rows = F.count(F.lit(1)).over(
+            by_rows.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+        )
+        own += [(row - 1).alias("__skewless_rows_before"), (rows - row).alias("__skewless_rows_after")]
+    return dealt.select("*", *own)
+
+
+def _over(function: Function, spec: WindowSpec, frame: str) -> Column:
+    if frame == "rows" and function.kind in ("count", "sum", "min", "max"):
+        spec = spec.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return function.column.over(spec)

@@ -25,6 +25,9 @@ from skewless.operators.window_ranges import Order
 
 COUNTING = ("row_number", "rank", "dense_rank", "count")
 NEIGHBOURS = ("lag", "lead")
+FARTHEST = 1000
+"""So many values at most does a range send on for a lag or lead."""
+
 KNOWN = (*COUNTING, "sum", "min", "max", *NEIGHBOURS)
 
 WHY_NOT = {
@@ -86,6 +89,8 @@ def why_whole(functions: Sequence[Function], types: Sequence[DataType], order: S
             return f"{function.name} is a sum of {of_type.simpleString()}, which has no digit to spare"
         if function.value is not None and len({one.descending for one in order}) > 1:
             return f"{function.name} is a {function.kind}, and the order rises and falls"
+        if function.offset > FARTHEST:
+            return f"{function.name} is a {function.kind} by more than {FARTHEST:,d} rows"
     return None
 
 

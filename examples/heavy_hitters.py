@@ -28,7 +28,7 @@ USERS = 200
 
 def visits(spark: SparkSession, rows: int, folder: str) -> DataFrame:
     """A stream of `BATCHES` batches with a file per slot."""
-    site = "if(id % 10 < 6, 'home', concat('site', pmod(hash(id), 300))) as site"
+    site = "if(id % 10 < 6, 'home', concat('site', pmod(hash(id), 40))) as site"
     made = spark.range(0, rows, 1, BATCHES * SLOTS).selectExpr(site, f"pmod(hash(id, 1), {USERS}) as user")
     made.write.parquet(f"{folder}/visits")
     files = spark.readStream.schema(made.schema).option("maxFilesPerTrigger", SLOTS)

@@ -16,7 +16,8 @@ import skewless
 from skewless.errors import SettingError, WindowError
 from skewless.operators import catalyst
 
-SEEDS = [random.randrange(1 << 32) for _ in range(4)]
+SEEDS = [random.randrange(1 << 32) for _ in range(2)]
+MANY = [pytest.param(random.randrange(1 << 32), marks=pytest.mark.rare) for _ in range(20)]
 
 
 def running() -> dict[str, Column]:
@@ -101,7 +102,7 @@ def by_spark(
     )
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS + MANY)
 def test_running_values_of_random_tables_equal_sparks_own(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
@@ -114,7 +115,7 @@ def test_running_values_of_random_tables_equal_sparks_own(
     assert rows(made) == rows(plain), f"seed {seed}: {order}"
 
 
-@pytest.mark.parametrize("seed", SEEDS[:3])
+@pytest.mark.parametrize("seed", SEEDS[:1] + MANY)
 def test_neighbours_of_random_tables_equal_sparks_own(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """Which of two rows with equal order values comes first is Spark's arbitrary choice. So Spark is given an
     order in which such rows are alike in all that is compared; `window` is not."""
@@ -125,8 +126,8 @@ def test_neighbours_of_random_tables_equal_sparks_own(spark: SparkSession, tmp_p
     falls = catalyst.sorted_by(order[0])[1]
     ties = [F.col("i"), F.upper("s")]
     full = [*order, *(one.desc() if falls else one.asc() for one in ties)]
-    compared = ["k", "i", "d", "m", F.upper("s"), *by_rows()]
-    told = [name for name in compared if name not in ("d", "m") or any(name in str(o) for o in order)]
+    in_order = [name for name in ("d", "m") if any(f"<'{name} " in str(one) for one in order)]
+    told = ["k", "i", *in_order, F.upper("s"), *by_rows()]
     assert rows(made.select(*told)) == rows(by_spark(df, "k", full, by_rows()).select(*told)), (
         f"seed {seed}: {order}"
     )
@@ -222,7 +223,7 @@ def test_what_cannot_be_cut_is_refused_by_name(spark: SparkSession) -> None:
         (F.count_distinct("v"), "DISTINCT"),
         (F.collect_list("v"), "collect_list"),
         (F.lag("v", -1), "lag by -1"),
-        (F.sum("v") + 1, "bare calls"),
+        (F.sum("v") + 1, r"x is \+,"),
         (F.expr("sum(v)"), "bare calls"),
     ):
         with pytest.raises(WindowError, match=words):

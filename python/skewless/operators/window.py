@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType
 
-from skewless.errors import SettingError, WindowError
+from skewless.errors import SettingError, SkewlessError, WindowError
 from skewless.operators import catalyst
 from skewless.operators.group_decision import GroupDecision, decided
 from skewless.operators.plan_splits import Split
@@ -19,7 +19,7 @@ from skewless.operators.repartition import key_columns
 from skewless.operators.shuffles import shuffle_partitions
 from skewless.operators.split_groups import split_groups
 from skewless.operators.window_functions import Function, came, function_of, sent, whole, why_whole
-from skewless.operators.window_ranges import KEY_HASH, Order, bounds, slot_of
+from skewless.operators.window_ranges import BOUNDS, KEY_HASH, Order, bounds, slot_of
 
 SLOT = "__skewless_slot"
 FRAMES = ("range", "rows")
@@ -182,22 +182,42 @@ def _planned(
     sample: float | None,
     hot: Sequence[Any] | None,
 ) -> DataFrame:
-    by_order = F.xxhash64(*(one.column for one in asked.order))
-    planned = split_groups(asked.rows, asked.keys, count, sample, hot, by_order)
-    why_not, splits = planned.why_not, planned.splits
-    if splits:
-        slots = {split.key_hash: split.slots for split in splits}
-        cut = bounds(asked.rows, asked.keys, asked.order, slots, sample)
-        known = {row[0] for row in cut.select(KEY_HASH).collect()}
-        why_not += tuple(
-            f"{s.name}: no sampled rows of it that differ in order" for s in splits if s.key_hash not in known
-        )
-        splits = tuple(split for split in splits if split.key_hash in known)
-    if not splits:
+    try:
+        splits, why_not, cut = _hot(asked, count, sample, hot)
+    except SkewlessError:
+        raise
+    except Exception as error:  # what fails here need not fail in the user's own query
+        first_line = str(error).strip().split("\n", 1)[0]
+        return decided(plain, GroupDecision("plain window", f"the sample failed: {first_line}", count))
+    if cut is None:
         why = "no key is heavier than half a fair share, or none that can be cut"
         return decided(plain, GroupDecision("plain window", why, count, (), why_not))
     done = _cut(asked, asked.types(plain), cut, splits, partitions)
     return decided(done, GroupDecision("cut window", f"hot keys: {len(splits)}", count, splits, why_not))
+
+
+def _hot(
+    asked: _Asked, count: int, sample: float | None, hot: Sequence[Any] | None
+) -> tuple[tuple[Split, ...], tuple[str, ...], DataFrame | None]:
+    """The keys that are cut, why others are not, and the bounds of those that are."""
+    by_order = F.xxhash64(*(one.column for one in asked.order))
+    planned = split_groups(asked.rows, asked.keys, count, sample, hot, by_order)
+    if not planned.splits:
+        return (), planned.why_not, None
+    slots = {split.key_hash: split.slots for split in planned.splits}
+    cut = bounds(asked.rows, asked.keys, asked.order, slots, sample)
+    found = dict(map(tuple, cut.select(KEY_HASH, F.size(BOUNDS)).collect()))
+    whole_ones = tuple(
+        f"{split.name}: no sampled rows of it that differ in order"
+        for split in planned.splits
+        if split.key_hash not in found
+    )
+    splits = tuple(
+        replace(split, slots=split.slots[: found[split.key_hash] + 1])
+        for split in planned.splits
+        if split.key_hash in found
+    )
+    return splits, planned.why_not + whole_ones, cut if splits else None
 
 
 def _cut(

@@ -156,6 +156,17 @@ def test_several_keys_expressions_and_names_that_come_twice(spark: SparkSession)
     assert rows(made) == rows(by_spark(twice, "k", ["v"], {"n": F.count("*")}))
 
 
+def test_keys_that_spark_takes_for_equal_are_one_key(spark: SparkSession) -> None:
+    """NaN, negative zero and strings that their collation takes for equal."""
+    odd = "cast(element_at(array('NaN', '-0', '0', '0', '0', '7'), int(1 + id % 6)) as double) as k"
+    word = "if(id % 5 < 4, if(id % 2 = 0, 'Hot', 'hOT'), null) collate UTF8_LCASE as w"
+    df = spark.range(0, 600, 1, 4).selectExpr(odd, word, "id as v", "int(id % 90) as t")
+    for keys in (["k"], ["w"], ["w", "k"]):
+        made = skewless.window(df, keys, "t", {"n": F.count("*"), "d": F.dense_rank()}, sample=1.0)
+        assert skewless.explain_aggregate(made).splits
+        assert rows(made) == rows(by_spark(df, keys, ["t"], {"n": F.count("*"), "d": F.dense_rank()}))
+
+
 def test_rows_frames_where_no_rows_are_equal_in_order(spark: SparkSession) -> None:
     df, columns = (
         numbers(spark),
@@ -201,6 +212,7 @@ def test_where_nothing_is_hot_or_can_be_cut_it_is_sparks_own_window(spark: Spark
         (hot, "v", one, {"hot": []}, "hot is empty"),
         (hot, "v", one, {"partitions": 1}, "one partition"),
         (hot.withColumn("t", F.lit(1)), "t", one, {"hot": [3]}, "or none that can be cut"),
+        (hot.withColumn("t", F.expr("1 div (v - 5)")), "t", one, {"hot": [3]}, "the sample failed"),
         (hot.limit(900), "v", one, {"hot": [3]}, "not certain that they are the same"),
         (rand, "v", one, {"hot": [3]}, "not certain that they are the same"),
         (wide, "v", {"n": F.sum("m")}, {"hot": [3]}, "no digit to spare"),

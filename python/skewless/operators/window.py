@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType
 
 from skewless.errors import SettingError, SkewlessError, WindowError
 from skewless.operators import catalyst
+from skewless.operators.cut_window import Windows, cut_window
 from skewless.operators.group_decision import GroupDecision, decided
 from skewless.operators.plan_splits import Split
 from skewless.operators.repartition import key_columns
 from skewless.operators.shuffles import shuffle_partitions
 from skewless.operators.split_groups import split_groups
-from skewless.operators.window_functions import Function, came, function_of, sent, whole, why_whole
-from skewless.operators.window_ranges import BOUNDS, KEY_HASH, Order, bounds, slot_of
+from skewless.operators.window_functions import Function, function_of, why_whole
+from skewless.operators.window_ranges import BOUNDS, KEY_HASH, Order, bounds
 
-SLOT = "__skewless_slot"
 FRAMES = ("range", "rows")
 
 Keys = str | Column | Sequence[str | Column]
@@ -71,34 +69,9 @@ def window(
     return _planned(asked, plain, count, partitions, sample, hot)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What was asked for. `rows` are those of `df`, and beside its columns keys, order values and the values
-    of lag and lead wherever something is computed for them."""
-
-    df: DataFrame
-    rows: DataFrame
-    keys: tuple[Column, ...]
-    order: tuple[Order, ...]
-    functions: tuple[Function, ...]
-    frame: str
-
-    @property
-    def values(self) -> list[Column]:
-        return [function.value for function in self.functions if function.value is not None]
-
-    def plain(self) -> DataFrame:
-        spec = Window.partitionBy(*self.keys).orderBy(*(one.sorts() for one in self.order))
-        made = [_over(function, spec, self.frame).alias(function.name) for function in self.functions]
-        return self.rows.select(*catalyst.output_columns(self.df), *made)
-
-    def types(self, plain: DataFrame) -> list[DataType]:
-        return [plain.schema[function.name].dataType for function in self.functions]
-
-
 def _asked(
     df: DataFrame, partition_by: Keys, order_by: Keys, functions: Sequence[Function], frame: str
-) -> _Asked:
+) -> Windows:
     computed: dict[str, Column] = {}
 
     def named(column: Column, name: str) -> Column:
@@ -117,7 +90,7 @@ def _asked(
         for i, f in enumerate(functions)
     ]
     rows = df.select("*", *(column.alias(name) for name, column in computed.items()))
-    return _Asked(df, rows, keys, tuple(order), tuple(own), frame)
+    return Windows(df, rows, keys, tuple(order), tuple(own), frame)
 
 
 def _columns(given: Keys) -> list[Column]:
@@ -160,7 +133,7 @@ def _check(
         raise SettingError(f"hot is {hot!r}; it takes a list of keys, such as ['user-1'], or None to search.")
 
 
-def _why_plain_at_once(asked: _Asked, plain: DataFrame, count: int, hot: Sequence[Any] | None) -> str | None:
+def _why_plain_at_once(asked: Windows, plain: DataFrame, count: int, hot: Sequence[Any] | None) -> str | None:
     """Why it is Spark's own window whatever the keys are."""
     if hot is not None and not hot:
         return "hot is empty"
@@ -175,7 +148,7 @@ def _why_plain_at_once(asked: _Asked, plain: DataFrame, count: int, hot: Sequenc
 
 
 def _planned(
-    asked: _Asked,
+    asked: Windows,
     plain: DataFrame,
     count: int,
     partitions: int | None,
@@ -192,12 +165,13 @@ def _planned(
     if cut is None:
         why = "no key is heavier than half a fair share, or none that can be cut"
         return decided(plain, GroupDecision("plain window", why, count, (), why_not))
-    done = _cut(asked, asked.types(plain), cut, splits, partitions)
+    most = max(split.width for split in splits)
+    done = cut_window(asked, asked.types(plain), cut, most, partitions)
     return decided(done, GroupDecision("cut window", f"hot keys: {len(splits)}", count, splits, why_not))
 
 
 def _hot(
-    asked: _Asked, count: int, sample: float | None, hot: Sequence[Any] | None
+    asked: Windows, count: int, sample: float | None, hot: Sequence[Any] | None
 ) -> tuple[tuple[Split, ...], tuple[str, ...], DataFrame | None]:
     """The keys that are cut, why others are not, and the bounds of those that are."""
     by_order = F.xxhash64(*(one.column for one in asked.order))
@@ -218,82 +192,3 @@ def _hot(
         if split.key_hash in found
     )
     return splits, planned.why_not + whole_ones, cut if splits else None
-
-
-def _cut(
-    asked: _Asked, types: Sequence[DataType], cut: DataFrame, splits: Sequence[Split], partitions: int | None
-) -> DataFrame:
-    most = max(split.width for split in splits)
-    key_hash = catalyst.key_hash(asked.df.sparkSession, list(asked.keys))
-    dealt = asked.rows.join(F.broadcast(cut), key_hash == cut[KEY_HASH], "left")
-    kept = catalyst.output_columns(asked.rows)
-    dealt = dealt.select(*kept, slot_of(asked.order, most).alias(SLOT))
-    carried = F.broadcast(_carries(asked, types, dealt))
-    local = _local(
-        asked, dealt if partitions is None else dealt.repartition(partitions, *asked.keys, F.col(SLOT))
-    )
-    same = [key.eqNullSafe(carried[f"__skewless_of_{i}"]) for i, key in enumerate(asked.keys)]
-    joined = local.join(
-        carried, reduce(Column.__and__, same, F.col(SLOT) == carried["__skewless_in"]), "left"
-    )
-    around = F.col("__skewless_rows_before"), F.col("__skewless_rows_after")
-    made = [
-        whole(function, F.col(f"__skewless_own_{i}"), F.col(f"__skewless_came_{i}"), of_type, around).alias(
-            function.name
-        )
-        for i, (function, of_type) in enumerate(zip(asked.functions, types, strict=True))
-    ]
-    return joined.select(*catalyst.output_columns(asked.df), *made)
-
-
-def _carries(asked: _Asked, types: Sequence[DataType], dealt: DataFrame) -> DataFrame:
-    """What comes to each range of each hot key, from a first pass over the rows of hot keys."""
-    totals = (
-        dealt.where(F.col(SLOT) > 0)
-        .groupBy(
-            *(key.alias(f"__skewless_of_{i}") for i, key in enumerate(asked.keys)),
-            F.col(SLOT).alias("__skewless_in"),
-        )
-        .agg(
-            *(
-                sent(f, asked.order, asked.values).alias(f"__skewless_sent_{i}")
-                for i, f in enumerate(asked.functions)
-            )
-        )
-    )
-    keys = [F.col(f"__skewless_of_{i}") for i in range(len(asked.keys))]
-    of_key, up_to_here = Window.partitionBy(*keys), (Window.unboundedPreceding, -1)
-    before = of_key.orderBy(F.col("__skewless_in").asc()).rowsBetween(*up_to_here)
-    after = of_key.orderBy(F.col("__skewless_in").desc()).rowsBetween(*up_to_here)
-    carries = [
-        came(function, F.col(f"__skewless_sent_{i}"), of_type, before, after).alias(f"__skewless_came_{i}")
-        for i, (function, of_type) in enumerate(zip(asked.functions, types, strict=True))
-    ]
-    return totals.select(*keys, "__skewless_in", *carries)
-
-
-def _local(asked: _Asked, dealt: DataFrame) -> DataFrame:
-    """Spark's own window over each range, and over each key that is not cut. With lag or lead, rows with
-    equal order values are put in order by the values that these give, as the first pass does."""
-    of_range = Window.partitionBy(*asked.keys, F.col(SLOT))
-    sorts = [one.sorts() for one in asked.order]
-    falls = asked.order[0].descending
-    ties = [value.desc_nulls_last() if falls else value.asc_nulls_first() for value in asked.values]
-    spec, by_rows = of_range.orderBy(*sorts), of_range.orderBy(*sorts, *ties)
-    own = [
-        _over(function, by_rows if function.by_rows else spec, asked.frame).alias(f"__skewless_own_{i}")
-        for i, function in enumerate(asked.functions)
-    ]
-    if asked.values:
-        row = F.row_number().over(by_rows)
-        rows = F.count(F.lit(1)).over(
-            by_rows.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-        )
-        own += [(row - 1).alias("__skewless_rows_before"), (rows - row).alias("__skewless_rows_after")]
-    return dealt.select("*", *own)
-
-
-def _over(function: Function, spec: WindowSpec, frame: str) -> Column:
-    if frame == "rows" and function.kind in ("count", "sum", "min", "max"):
-        spec = spec.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return function.column.over(spec)

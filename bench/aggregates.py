@@ -1,10 +1,10 @@
 """Groups with one hot key: plain `applyInArrow`, salting by hand, and `skewless.aggregate`.
 
 One key has 40 or 80 % of the rows, the rest are spread over 2,000 keys; or all are. Each row waits 1 ms
-inside `partial`, which stands for work: there are 8 task slots (`--slots`) on fewer cores, so the cores do not
-decide. Times are of the whole call, with the sample that `skewless.aggregate` counts. The ways take turns, in
-every round in another order; a first round warms up and is left out. *Perfect* is rows x 1 ms / slots, nothing
-else.
+inside `partial`, which stands for work: there are 8 task slots (`--slots`) on fewer cores, so the cores do
+not decide. Times are of the whole call, with the sample that `skewless.aggregate` counts. The ways take
+turns, in every round in another order; a first round warms up and is left out. *Perfect* is rows x 1 ms /
+slots, nothing else.
 
     plain     groupBy("k").applyInArrow with the same partial
     salted    groupBy("k", salt).applyInArrow(partial), then groupBy("k").applyInArrow(merge); a salt per slot

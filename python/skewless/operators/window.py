@@ -142,7 +142,7 @@ def _why_plain_at_once(asked: Windows, plain: DataFrame, count: int, hot: Sequen
     if not (catalyst.same_content(asked.df) and catalyst.deterministic(plain)):
         return (
             "the rows are read twice, and it is not certain that they are the same both times: only files, "
-            "ranges and literal rows below selects, filters and unions are. Write them to a file first"
+            "ranges and literal rows below selects, filters, joins and unions are. Write them to a file first"
         )
     return why_whole(asked.functions, asked.types(plain), asked.order)
 

@@ -343,13 +343,14 @@ def run_stream(df: DataFrame, folder: Path, mode: str = "update") -> list[Counte
     return [batches[number] for number in sorted(batches)]
 
 
-@pytest.mark.parametrize("hot", [None, [3, None, 77]])
+@pytest.mark.parametrize("hot", [None, "auto", [3, None, 77]])
 def test_a_stream_gives_in_each_batch_what_a_fold_gives(
-    spark: SparkSession, tmp_path: Path, hot: list[Any] | None
+    spark: SparkSession, tmp_path: Path, hot: list[Any] | str | None
 ) -> None:
     df = stream(spark, tmp_path)
     made = skewless.aggregate(df, "k", partial=partial, merge=merge, schema=SCHEMA, hot=hot)
-    assert len(skewless.explain_aggregate(made).splits) == len(hot or [])
+    named = hot if isinstance(hot, list) else []
+    assert len(skewless.explain_aggregate(made).splits) == len(named)
     got = run_stream(made, tmp_path)
     files = run_stream(df, tmp_path / "plain", "append")
     seen: list[tuple[Any, ...]] = []

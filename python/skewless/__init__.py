@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from skewless.operators.partitioner import RoutedPartitioner, rdd_key_hash
     from skewless.operators.plan import plan
     from skewless.operators.repartition import key_hash, repartition
+    from skewless.operators.window import window
     from skewless.policies import Policy
     from skewless.report.status import Status
     from skewless.spark.balancer import Balancer, BatchLoads, Release, Swap, balance
@@ -66,6 +67,7 @@ _LAZY = {
     "configure": "skewless.spark.session",
     "doctor": "skewless.spark.doctor",
     "plan": "skewless.operators.plan",
+    "window": "skewless.operators.window",
 }
 
 __all__ = [
@@ -108,6 +110,7 @@ __all__ = [
     "rdd_key_hash",
     "repartition",
     "simulate",
+    "window",
 ]
 
 

@@ -44,6 +44,11 @@ class MergeError(AggregateError):
     """A merge whose outcome depends on how rows are cut or in which order partials come."""
 
 
+class WindowError(SkewlessError):
+    """A window that `skewless.window` does not do: a function or a frame that cannot be cut into ranges, or
+    a stream."""
+
+
 class QueryError(SkewlessError):
     """A streaming query that cannot take what was asked of it: stopped, stateful, or not routed."""
 

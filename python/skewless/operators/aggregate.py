@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, StructField, StructType
 
 from skewless.errors import AggregateError, SettingError
 from skewless.operators import catalyst
-from skewless.operators.aggregate_stream import stream_levels, stream_splits
+from skewless.operators.aggregate_stream import AUTO, stream_levels, stream_splits
 from skewless.operators.aggregates import levels
 from skewless.operators.aggregates.aggregate import Aggregate, Frames
 from skewless.operators.aggregates.levels import BUCKET, PARTIAL, RESULT, SLOT
@@ -33,7 +33,7 @@ def aggregate(
     result: Frames | None = None,
     schema: StructType | str | None = None,
     result_schema: StructType | str | None = None,
-    hot: Sequence[Any] | None = None,
+    hot: Sequence[Any] | str | None = None,
     partitions: int | None = None,
     sample: float | None = None,
     mode: str = "update",
@@ -65,7 +65,9 @@ def aggregate(
                 when the key times out
     timeout_ms  of a stream: a key without rows for so long is forgotten (processing time)
 
-    A stream has no sample: hot keys are those named in `hot`. Its second level keeps a partial per key.
+    A stream has no sample: hot keys are those named in `hot`, or with "auto" those that are hot in an Arrow
+    batch, whose rows its own task adds up. Without hot keys there is one level, which keeps a partial per
+    key.
     """
     _check(df, partitions, sample, hot)
     chosen = _chosen(using, partial, merge, result, schema, result_schema)
@@ -116,7 +118,9 @@ def _groups(groups: GroupedData | tuple[Any, ...]) -> tuple[DataFrame, tuple[str
     return groups._df, tuple(catalyst.grouping_columns(groups.count()))
 
 
-def _check(df: DataFrame, partitions: int | None, sample: float | None, hot: Sequence[Any] | None) -> None:
+def _check(
+    df: DataFrame, partitions: int | None, sample: float | None, hot: Sequence[Any] | str | None
+) -> None:
     if not hasattr(df, "isStreaming"):
         raise SettingError(f"aggregate takes a DataFrame, not {df!r}: aggregate(df, 'key', ...).")
     catalyst.require_classic(df, "aggregate")
@@ -126,7 +130,7 @@ def _check(df: DataFrame, partitions: int | None, sample: float | None, hot: Seq
         raise SettingError(f"partitions is {partitions!r}; it takes a whole number of at least 1.")
     if sample is not None and not 0 < sample <= 1:
         raise SettingError(f"sample is {sample}; it takes a share above 0 and at most 1.")
-    if isinstance(hot, str):
+    if isinstance(hot, str) and not (hot == AUTO and df.isStreaming):
         raise SettingError(f"hot is {hot!r}; it takes a list of keys, such as ['user-1'], or None to search.")
 
 
@@ -188,15 +192,21 @@ def _planned_stream(
     df: DataFrame,
     names: list[str],
     chosen: Aggregate,
-    hot: Sequence[Any] | None,
+    hot: Sequence[Any] | str | None,
     mode: str,
     timeout_ms: int | None,
 ) -> DataFrame:
     count = int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
     splits = stream_splits(df, names, hot, count)
-    done = stream_levels(df, names, chosen, splits, mode, timeout_ms)
-    why = f"a stream with state in the second; hot keys named: {len(splits)}"
-    return decided(done, GroupDecision("two levels", why, count, splits))
+    hot_share = 1 / (2 * count) if hot == AUTO else None
+    done = stream_levels(df, names, chosen, splits, hot_share, mode, timeout_ms)
+    if splits:
+        why = f"a stream with state in the second; hot keys named: {len(splits)}"
+        return decided(done, GroupDecision("two levels", why, count, splits))
+    why = "a stream, and no hot key is named"
+    if hot_share is not None:
+        why = f"a stream; a task adds up keys with at least {hot_share:.1%} of its Arrow batch"
+    return decided(done, GroupDecision("one level", why, count))
 
 
 def _one_level(df: DataFrame, names: list[str], chosen: Aggregate, partitions: int | None) -> DataFrame:

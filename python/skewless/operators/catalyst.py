@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from skewless.errors import SessionError, SettingError
@@ -149,6 +150,59 @@ def columns_in(df: DataFrame, expression: Column) -> list[Column]:
     return [_column(spark, a) for a in items(_plan(df).output()) if read.contains(a)]
 
 
+@dataclass(frozen=True)
+class Call:
+    """A column that is a bare call of a function."""
+
+    name: str
+    arguments: tuple[Column, ...]
+    distinct: bool
+
+
+def call_of(column: Column) -> Call | None:
+    """The call that a column is; None if it is anything else, such as a sum of two calls or SQL text."""
+    node = _node(column)
+    if name_of(node) != "UnresolvedFunction":
+        return None
+    arguments = tuple(_of_node(argument) for argument in items(node.arguments()))
+    return Call(str(node.functionName()).lower(), arguments, bool(node.isDistinct()))
+
+
+def literal_of(column: Column) -> Any:
+    """The value of a column that is a literal; None if it is none."""
+    node = _node(column)
+    return node.value() if name_of(node) == "Literal" else None
+
+
+def is_named(column: Column) -> bool:
+    """Whether a column is one of a DataFrame's by its name, and nothing is computed."""
+    return name_of(_node(column)) == "UnresolvedAttribute"
+
+
+def sorted_by(column: Column) -> tuple[Column, bool, bool]:
+    """What a column sorts by, whether descending, and whether nulls come last."""
+    node = _node(column)
+    if name_of(node) != "SortOrder":
+        return column, False, False
+    descending = str(node.sortDirection().sql()) == "DESC"
+    return _of_node(node.child()), descending, str(node.nullOrdering().sql()) == "NULLS LAST"
+
+
+def deterministic(df: DataFrame) -> bool:
+    """Whether nothing in the plan is random or depends on where a row is read."""
+    return bool(_plan(df).deterministic())
+
+
+def held(df: DataFrame) -> DataFrame:
+    """The rows of `df` as they are now, in a plan of their own that computes nothing again. For few rows."""
+    execution, spark = df._jdf.queryExecution(), df.sparkSession
+    rows = list(execution.executedPlan().executeCollect())
+    relation: Any = _jvm(spark).org.apache.spark.sql.catalyst.plans.logical.LocalRelation
+    none: Any = getattr(_jvm(spark).scala, "None$")
+    plan = relation(execution.analyzed().output(), _seq(spark, rows), False, getattr(none, "MODULE$"))
+    return _of_rows(spark, plan)
+
+
 def output_columns(df: DataFrame) -> list[Column]:
     """Every column of `df`, also where two have one name."""
     return [_column(df.sparkSession, attribute) for attribute in items(_plan(df).output())]
@@ -202,6 +256,16 @@ def _of_rows(spark: SparkSession, plan: Any) -> DataFrame:
 
 def _column(spark: SparkSession, expression: Any) -> Column:
     return Column(_utils(spark).column(expression))
+
+
+def _node(column: Column) -> Any:
+    java: Any = column._jc
+    return java.node()
+
+
+def _of_node(node: Any) -> Column:
+    java: Any = SparkContext._active_spark_context
+    return Column(java._jvm.org.apache.spark.sql.Column(node))
 
 
 def _utils(spark: SparkSession) -> Any:

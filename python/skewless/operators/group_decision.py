@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class GroupDecision:
-    """What `skewless.aggregate` did and why. `splits` is empty where keys stay whole;
+    """What `skewless.aggregate` or `skewless.window` did and why. `splits` is empty where keys stay whole;
     `why_not` says of heavy keys that stay whole why they do."""
 
     used: str
@@ -45,10 +45,10 @@ def decided(df: DataFrame, decision: GroupDecision) -> DataFrame:
 
 
 def explain_aggregate(df: DataFrame) -> GroupDecision:
-    """What `skewless.aggregate` or `apply_in_pandas` decided for the DataFrame that it returned."""
+    """What `skewless.aggregate`, `apply_in_pandas` or `window` decided for the DataFrame that it returned."""
     if df not in _decisions:
         raise SettingError(
-            "this DataFrame is not one that skewless.aggregate returned; a select or "
-            "filter of it is another DataFrame. Keep what the call returned and ask about that."
+            "this DataFrame is not one that skewless.aggregate, apply_in_pandas or window returned; a select "
+            "or filter of it is another DataFrame. Keep what the call returned and ask about that."
         )
     return _decisions[df]

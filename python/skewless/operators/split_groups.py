@@ -20,9 +20,15 @@ from skewless.operators.split_join import content_hash, looked_up
 
 
 def split_groups(
-    df: DataFrame, keys: Sequence[Column], partitions: int, sample: float | None, hot: Sequence[Any] | None
+    df: DataFrame,
+    keys: Sequence[Column],
+    partitions: int,
+    sample: float | None,
+    hot: Sequence[Any] | None,
+    dealt_by: Column | None = None,
 ) -> Splits:
-    """The hot keys of `df`, each with slots that lie in different partitions."""
+    """The hot keys of `df`, each with slots that lie in different partitions; `dealt_by` tells rows apart
+    that may go to different slots."""
     side = LogicalJoin(
         how="INNER",
         left=df,
@@ -33,7 +39,7 @@ def split_groups(
         repeatable=True,
         root=None,
     )
-    counted = sketch(side, (turn(df), None), partitions, sample, hot)
+    counted = sketch(side, (turn(df) if dealt_by is None else dealt_by, None), partitions, sample, hot)
     planned = plan_splits(counted, ("left",), partitions, 0.0, pairs=False, given=hot is not None)
     return replace(planned, why_not=tuple(why.replace(" on the left", "") for why in planned.why_not))
 

@@ -15,7 +15,15 @@ from pyspark.sql.types import StructType
 from skewless.operators.aggregates.aggregate import Aggregate
 from skewless.operators.aggregates.levels import PARTIAL, RESULT, SLOT, first_level, second_level
 from skewless.operators.aggregates.merger import MOST_HELD, Merger
-from skewless.operators.aggregates.packets import PACKET, keeping_level, opening, packing_level
+from skewless.operators.aggregates.packets import (
+    MOST_ROWS,
+    PACKET,
+    ROWS,
+    keeping_level,
+    opening,
+    packing_level,
+    passing,
+)
 from skewless.operators.aggregates.pandas_frames import _by_pandas
 
 TYPES = pa.schema([("v", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
@@ -135,6 +143,61 @@ def test_a_stream_keeps_one_packet_per_key_exactly(key: int | None) -> None:
     assert state.timeout == 9
     opened = list(opening(made, KEYS)(iter([pa.RecordBatch.from_pandas(frame) for frame in out[1:]])))
     assert opened[0].to_pydict() == {"k": [key, key], "v": [2**53 + 1, 7], "at": [NOON, NOON]}
+
+
+def mixed(keys: list[int | None], values: list[int]) -> pa.RecordBatch:
+    columns = {"k": pa.array(keys, pa.int64()), "v": pa.array(values), "at": pa.array([NOON] * len(keys))}
+    return pa.RecordBatch.from_pydict({name: columns[name] for name in ROW.names}, schema=ROW)
+
+
+ROW = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("at", pa.timestamp("us", "Asia/Kathmandu"))])
+
+
+@pytest.mark.parametrize("hot_share", [None, 0.4, 0.0])
+def test_without_a_first_level_the_rows_of_each_key_of_a_batch_travel_as_one_packet(
+    hot_share: float | None,
+) -> None:
+    made, big = merger(), 2**53 + 1
+    batches = [mixed([1, None, 1, big, None], [4, 5, 6, big, -1]), mixed([1, 1], [9, 2])]
+    sent = list(passing(made, KEYS, ROW, hot_share)(iter(batches)))
+    by_key: dict[int | None, list[bytes]] = {}
+    for batch in sent:
+        for key, packet in zip(*batch.to_pydict().values(), strict=True):
+            by_key.setdefault(key, []).append(packet)
+    assert {key: len(packets) for key, packets in by_key.items()} == {1: 2, None: 1, big: 1}
+    reduced = sum(packet[:1] != ROWS for packets in by_key.values() for packet in packets)
+    assert reduced == {None: 0, 0.4: 3, 0.0: 4}[hot_share]
+    largest = {1: [9, 6], None: [5, -1], big: [big]}
+    for key, packets in by_key.items():
+        state = State()
+        keep = keeping_level(made, KEYS, True, None, ROW)
+        (out,) = keep(None, iter([pd.DataFrame({PACKET: packets})]), state)
+        (opened,) = opening(made, KEYS)(iter([pa.RecordBatch.from_pandas(out)]))
+        assert opened.to_pydict()["v"] == largest[key]
+        assert opened.to_pydict()["k"] == [key] * len(largest[key])
+
+
+def test_packets_of_rows_are_put_together_up_to_a_bound_before_partial_is_called() -> None:
+    calls: list[int] = []
+
+    def counted(table: pa.Table) -> pa.Table:
+        calls.append(table.num_rows)
+        return largest_two(table)
+
+    made = Merger(Aggregate(counted, largest_two, StructType()), TYPES, TYPES)
+    batches = [mixed([1] * 1000, list(range(1000))) for _ in range(25)]
+    packets = [batch.to_pydict()[PACKET][0] for batch in passing(made, KEYS, ROW, None)(iter(batches))]
+    keep = keeping_level(made, KEYS, True, None, ROW)
+    assert len(list(keep(None, iter([pd.DataFrame({PACKET: packets})]), State()))) == 1
+    assert calls == [MOST_ROWS, MOST_ROWS, 5000]
+
+
+def test_keys_that_arrow_cannot_hash_travel_row_by_row() -> None:
+    keys = pa.schema([("k", pa.struct([("a", pa.int32())]))])
+    row = pa.schema([*keys, ("v", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    values: dict[str, list[Any]] = {"k": [{"a": 1}, {"a": 1}, None], "v": [1, 2, 3], "at": [NOON] * 3}
+    (sent,) = passing(merger(), keys, row, None)(iter([pa.RecordBatch.from_pydict(values, schema=row)]))
+    assert sent.column("k").to_pylist() == [{"a": 1}, {"a": 1}, None]
 
 
 def test_a_key_that_times_out_comes_out_once_in_append_mode_and_is_forgotten() -> None:

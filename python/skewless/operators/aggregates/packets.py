@@ -1,4 +1,5 @@
-"""Partials on their way through a stream's state, as bytes: a key and its partial in one Arrow message.
+"""Partials on their way through a stream's state, as bytes: a key and its partial in one Arrow message. Rows
+that no first level has reduced travel alike, as packets of rows.
 
 As bytes because `applyInPandasWithState` turns columns into pandas ones, in which a long beside a null
 becomes a float and a null beside a float becomes NaN. Only bytes come through that unchanged.
@@ -6,7 +7,7 @@ becomes a float and a null beside a float becomes NaN. Only bytes come through t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PACKET = "__skewless_packet"
+ROWS = b"r"
+"""What a packet of rows begins with; one with a partial begins as Arrow streams do."""
+
+MOST_ROWS = 10_000
+"""So many rows of packets go to `partial` in one call."""
+
+_PLACE = "__skewless_place"
 
 
 def packing_level(merger: Merger, keys: pa.Schema) -> Level:
@@ -35,11 +43,65 @@ def packing_level(merger: Merger, keys: pa.Schema) -> Level:
     return packing
 
 
+def passing(
+    merger: Merger, keys: pa.Schema, rows: pa.Schema, hot_share: float | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The step before the shuffle of a stream that has no first level: of each Arrow batch, the rows of each
+    key as one packet, or their partial if they are at least `hot_share` of the batch."""
+
+    def passed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for given in batches:
+            batch = given.cast(rows)
+            hot = None if hot_share is None else hot_share * batch.num_rows
+            packets: list[tuple[pa.RecordBatch, bytes]] = []
+            for part in _by_key(batch, keys.names):
+                of_key = part.slice(0, 1)
+                if hot is None or part.num_rows < hot:
+                    packets.append((of_key, ROWS + part.serialize().to_pybytes()))
+                    continue
+                partial = merger.partial_of([part])
+                if partial.num_rows:
+                    own = [of_key.column(name)[0] for name in keys.names]
+                    packets.append(
+                        (of_key, _packed(pa.Table.from_batches(list(with_key(partial, own, keys)))))
+                    )
+            if packets:
+                yield _beside(packets, keys)
+
+    return passed
+
+
+def _by_key(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of each key. Keys that Spark takes for equal may come apart, which the second level mends."""
+    places = pa.table({name: batch.column(name) for name in keys} | {_PLACE: pa.array(range(batch.num_rows))})
+    try:
+        grouped = places.group_by(list(keys), use_threads=False).aggregate([(_PLACE, "list")])
+        lists = grouped[f"{_PLACE}_list"].combine_chunks()
+        ordered, sizes = batch.take(lists.flatten()), lists.value_lengths().to_pylist()
+    except pa.ArrowNotImplementedError:  # Arrow hashes no structs: each row for itself
+        ordered, sizes = batch, [1] * batch.num_rows
+    start = 0
+    for size in sizes:
+        yield ordered.slice(start, size)
+        start += size
+
+
+def _beside(packets: list[tuple[pa.RecordBatch, bytes]], keys: pa.Schema) -> pa.RecordBatch:
+    own = (
+        pa.Table.from_batches([of_key.select(keys.names) for of_key, _ in packets])
+        .cast(keys)
+        .combine_chunks()
+    )
+    columns = [column.combine_chunks() for column in own.columns]
+    made = pa.array([packet for _, packet in packets], pa.binary())
+    return pa.RecordBatch.from_arrays([*columns, made], names=[*keys.names, PACKET])
+
+
 def keeping_level(
-    merger: Merger, keys: pa.Schema, at_once: bool, timeout_ms: int | None
+    merger: Merger, keys: pa.Schema, at_once: bool, timeout_ms: int | None, rows: pa.Schema | None = None
 ) -> Callable[[Any, Iterator[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
     """The second level: one packet per key as its state. It comes out with each batch that has rows of the
-    key if `at_once`, else when the key times out."""
+    key if `at_once`, else when the key times out. `rows` are the types of packets of rows."""
 
     def keeping(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         import pandas as pd
@@ -49,13 +111,14 @@ def keeping_level(
                 yield pd.DataFrame({PACKET: [state.get[0]]})
             state.remove()
             return
-        packets = [state.get[0]] if state.exists else []
-        packets += [packet for frame in frames for packet in frame[PACKET]]
+        before = [state.get[0]] if state.exists else []
+        came = (packet for frame in frames for packet in frame[PACKET])
         own: list[pa.Scalar] = []
 
         def partials() -> Iterator[pa.Table]:
-            for packet in packets:
-                of, partial = _unpacked(packet, merger, keys)
+            for of, partial in _partials(
+                (packet for some in (before, came) for packet in some), merger, keys, rows
+            ):
                 own[:] = own or of
                 yield partial
 
@@ -71,6 +134,32 @@ def keeping_level(
             yield pd.DataFrame({PACKET: [packet]})
 
     return keeping
+
+
+def _partials(
+    packets: Iterable[bytes], merger: Merger, keys: pa.Schema, rows: pa.Schema | None
+) -> Iterator[tuple[list[pa.Scalar], pa.Table]]:
+    """The key and the partial of each packet; rows are put together before `partial` is called."""
+    held: list[pa.RecordBatch] = []
+
+    def reduced() -> Iterator[tuple[list[pa.Scalar], pa.Table]]:
+        if held:
+            (together,) = pa.Table.from_batches(held).combine_chunks().to_batches()
+            held.clear()
+            own = [together.column(field.name).slice(0, 1).cast(field.type)[0] for field in keys]
+            yield own, merger.partial_of([together])
+
+    room = MOST_ROWS
+    for packet in packets:
+        if packet[:1] != ROWS:
+            yield _unpacked(packet, merger, keys)
+            continue
+        held.append(pa.ipc.read_record_batch(pa.py_buffer(packet[1:]), rows))
+        room -= held[-1].num_rows
+        if room <= 0:
+            yield from reduced()
+            room = MOST_ROWS
+    yield from reduced()
 
 
 def opening(merger: Merger, keys: pa.Schema) -> Callable[[Iterator[Any]], Iterator[Any]]:

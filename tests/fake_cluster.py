@@ -45,9 +45,10 @@ class FakeCluster:
         self.warmed: list[str] = []
         self.ended: list[str] = []
         self.seconds_per_batch = 1.0
+        self.fixed: str | None = None  # why executors cannot be changed
 
     @property
-    def active(self) -> dict[str, PlacedQuery]:
+    def by_id(self) -> dict[str, PlacedQuery]:
         return {query.id: query for query in self.queries}
 
     def run(self, times: int = 1) -> None:
@@ -86,6 +87,9 @@ class FakeCluster:
             )
         )
 
+    def active(self) -> list[PlacedQuery]:
+        return list(self.queries)
+
     def kill(self, executor: str) -> None:
         del self.alive[executor]
 
@@ -96,12 +100,12 @@ class FakeCluster:
         return dict(self.alive)
 
     def newest(self, query_id: str) -> int:
-        found = self.active[query_id].committed
+        found = self.by_id[query_id].committed
         return found[-1].batch if found else -1
 
     def observed(self, query_id: str, after: int) -> list[ObservedBatch]:
         self._may_fail("observed")
-        return [batch for batch in self.active[query_id].committed if batch.batch > after]
+        return [batch for batch in self.by_id[query_id].committed if batch.batch > after]
 
     def place(self, query: PlacedQuery, wishes: dict[int, str]) -> None:
         self._may_fail("place")
@@ -110,6 +114,15 @@ class FakeCluster:
                 raise SettingError(f"executor '{executor}' is not alive")
         query.wishes = dict(wishes)
         query.placed.append(dict(wishes))
+
+    def loads(self, query_id: str) -> list[tuple[object, ...]]:
+        """(batch, epoch, rows, bytes, run ms, executors) of the newest batch."""
+        query = self.by_id[query_id]
+        last = query.committed[-1:]
+        return [(b.batch, b.epoch, b.rows, b.bytes, b.run_ms, tuple(query.holders)) for b in last]
+
+    def fixed_executors(self) -> str | None:
+        return self.fixed
 
     def request_executors(self, total: int) -> bool:
         self._may_fail("request_executors")

@@ -29,7 +29,7 @@ class Scene:
     def see(self, times: int = 1) -> None:
         for _ in range(times):
             self.cluster.run()
-            self.placer.step(self.cluster.active)
+            self.placer.step(self.cluster.by_id)
 
     @property
     def why(self) -> str:
@@ -134,7 +134,7 @@ def test_a_plan_whose_queue_is_longer_than_the_locality_wait_is_not_made() -> No
     placer = Placer(cluster, everything_on_b, "bad", EAGER, cluster.clock)
     for _ in range(5):
         cluster.run()
-        placer.step(cluster.active)
+        placer.step(cluster.by_id)
     assert query.placed == []
     assert "no plan" in placer.record.why
 
@@ -260,7 +260,7 @@ def test_a_policy_that_raises_leaves_everything_as_it_is() -> None:
     placer = Placer(cluster, broken, "broken", EAGER, cluster.clock)
     cluster.run()
     with pytest.raises(ZeroDivisionError):  # the loop notes it
-        placer.step(cluster.active)
+        placer.step(cluster.by_id)
     assert query.placed == []
 
 

@@ -39,7 +39,7 @@ class Holdings:
         self.moved_at: dict[int, float] = {}
         self.refused = ""  # why this run cannot be placed
         self.wait = 0.0  # seconds: spark.locality.wait
-        self._epoch = -1
+        self.epoch = -1
         self._seconds: deque[Floats] = deque(maxlen=WINDOW)
         self._commits: deque[float] = deque(maxlen=WINDOW + 1)
         self._batch_seconds: deque[float] = deque(maxlen=WINDOW)
@@ -69,8 +69,8 @@ class Holdings:
         self._batch_seconds.append(batch.batch_ms / 1000)
         if batch.committed_at:
             self._commits.append(batch.committed_at)
-        if batch.epoch != self._epoch:  # other keys from here on, and this batch paid for their move
-            first, self._epoch = self._epoch < 0, batch.epoch
+        if batch.epoch != self.epoch:  # other keys from here on, and this batch paid for their move
+            first, self.epoch = self.epoch < 0, batch.epoch
             self._seconds.clear()
             if not first:
                 return

@@ -123,7 +123,10 @@ class Placer:
         for batch in sorted(self._gateway.observed(query_id, known.newest), key=lambda b: b.batch):
             if batch.batch > known.newest:
                 news = True
+                epoch = known.epoch
                 strays = known.take(batch)
+                if known.epoch != epoch:
+                    self._uneven = 0  # keys first: what is levelled by a table need not be placed
                 self.busy = dict(zip(batch.executor_ids, batch.busy_ms.tolist(), strict=False))
                 self._note(query_id, known, batch, strays)
                 self._follow(known, strays)

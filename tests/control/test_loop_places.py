@@ -43,6 +43,9 @@ class PlacingGateway(FakeGateway):
         self._may_fail("executors")
         return {"a": 1, "b": 1}
 
+    def warm_executor(self, executor: str) -> None:
+        raise AssertionError("nothing has come")
+
     def place(self, query: FakeQuery, wishes: dict[int, str]) -> None:
         self._may_fail("place")
         self.wishes, self.wished_from = dict(wishes), query.next_batch

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from fake_cluster import FakeCluster, PlacedQuery
@@ -281,3 +284,24 @@ def test_the_record_says_who_holds_what_planned_and_real() -> None:
     assert (a.held, a.planned, b.held, b.planned) == (7, 4, 1, 4)
     assert scene.placer.record.batches[-1].remote_share == 0.5
     assert "executor a: 7 partitions (planned 4), 70% busy with them, 1 slot" in str(a)
+
+
+def test_an_executor_that_comes_takes_partitions_once_it_is_warm() -> None:
+    query = PlacedQuery(["a", "a", "a", "b", "b", "b"], [0.1] * 6)
+    cluster = two(query)
+    gate = threading.Event()
+    cluster.warm_executor = lambda executor: (gate.wait(10), cluster.warmed.append(executor))  # type: ignore[assignment,return-value]
+    scene = Scene(cluster)
+    scene.see(3)
+    cluster.alive["c"], cluster.busy["c"] = 1, 0
+    scene.see(3)
+    assert scene.placer.warming == {"c"}
+    assert "warming up" in str(scene.placer.record.executors[2])
+    assert query.placed == []
+    gate.set()
+    deadline = time.monotonic() + 10
+    while scene.placer.warming:
+        assert time.monotonic() < deadline
+    scene.see(3)
+    assert cluster.warmed == ["c"]
+    assert query.holders.count("c") == 2

@@ -26,7 +26,7 @@ class Scene:
             self.cluster.run()
             self.scaler.step(self.placer.step(self.cluster.by_id))
             deadline = time.monotonic() + 10
-            while self.scaler._worker.busy_since is not None:
+            while self.scaler._worker.busy_since is not None or self.placer.warming:
                 assert time.monotonic() < deadline
                 time.sleep(0.001)
 

@@ -162,6 +162,7 @@ class Loop:
 
     def _end_workers(self) -> None:
         self._placing.end()
+        self.placer.end()
         if self._scaler is not None:
             self._scaler.stop()
         for worker in list(self._workers.values()):

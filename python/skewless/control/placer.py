@@ -21,6 +21,7 @@ from skewless.control.observed import ObservedBatch
 from skewless.control.placement_pace import PlacementPace
 from skewless.control.slots import Slots
 from skewless.control.troubles import Troubles
+from skewless.control.warmer import Warmer, WarmingGateway
 from skewless.errors import NotYetError, QueryError
 from skewless.model.placement import NOWHERE, Groups, Nodes, Placement, PlacementLimits, PlacementPlan
 from skewless.model.snapshot import Floats
@@ -31,7 +32,7 @@ from skewless.wording import counted
 IDLE = "no batch of a stateful query has been seen yet"
 
 
-class PlacerGateway(Protocol):
+class PlacerGateway(WarmingGateway, Protocol):
     """What placing asks of the JVM."""
 
     def executors(self) -> dict[str, int]: ...
@@ -60,8 +61,8 @@ class Placer:
         self._gateway, self._policy, self._name, self._pace = gateway, policy, name, pace
         self._clock, self._closed = clock, closed
         self.leaving: frozenset[str] = frozenset()  # replaced, never changed: two threads look at it
-        self.warming: frozenset[str] = frozenset()
         self.troubles = Troubles("placement")
+        self._warmer = Warmer(gateway, self.troubles)
         self.scaling = ""  # what a scaler does, in words
         self.busy: dict[str, int] = {}  # executor -> how long its tasks have run, in ms
         self._executors: dict[str, int] = {}
@@ -87,6 +88,14 @@ class Placer:
         found = [h for h in list(self._holdings.values()) if not h.refused and h.holders]
         return [h.title for h in found if executor in h.holders or executor in h.places]
 
+    @property
+    def warming(self) -> frozenset[str]:
+        """Executors that have just come, and take no partitions yet."""
+        return self._warmer.cold
+
+    def end(self) -> None:
+        self._warmer.end()
+
     def refused(self, query_id: str) -> str:
         """Why a query cannot be placed; empty if it can, as far as is known."""
         known = self._holdings.get(query_id)
@@ -97,6 +106,7 @@ class Placer:
     def step(self, queries: Mapping[str, Any]) -> bool:
         """Takes in new batches, and wishes anew where it pays; whether there was a new batch."""
         self._executors = self._gateway.executors()
+        self._warmer.see(self._executors)
         gone = self.leaving - set(self._executors)
         self.leaving -= gone
         self._forget(queries)

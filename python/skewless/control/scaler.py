@@ -2,8 +2,7 @@
 
 Separate from `scaling.py`, which is the question and a pure function, and from the placer, which fills and
 empties executors: here is what takes time and can fail. One change at a time. An executor is ended only when
-it holds nothing, between batches; a new one is warmed up before it gets partitions, and one that never comes
-is waited for only so long.
+it holds nothing, between batches; one that never comes is waited for only so long.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ class ScalerGateway(Protocol):
 
     def executors(self) -> dict[str, int]: ...
     def request_executors(self, total: int, /) -> bool: ...
-    def warm_executor(self, executor: str, /) -> None: ...
     def end_executor(self, executor: str, wait_seconds: float, /) -> bool: ...
 
 
@@ -54,7 +52,6 @@ class Scaler:
     ) -> None:
         self._gateway, self._placer, self._policy, self._scale = gateway, placer, policy, scale
         self._clock = clock
-        self._known: set[str] | None = None
         self._samples: deque[tuple[float, dict[str, int]]] = deque(maxlen=BUSY_SAMPLES)
         self._asked = ""  # for what, and in how many batches in a row
         self._times = 0
@@ -62,7 +59,7 @@ class Scaler:
         self._waiting: tuple[int, float] | None = None  # for how many executors, until when
         self._ours: set[str] = set()  # leaving because the scaler said so
         self._empty: dict[str, int] = {}  # executor -> batches in a row without a partition
-        self._worker = Worker("skewless executors")  # warming and ending take seconds
+        self._worker = Worker("skewless executors")  # ending takes seconds
         self._why = "no batch seen yet"
 
     def step(self, news: bool) -> None:
@@ -86,14 +83,6 @@ class Scaler:
     # -- executors that come ---------------------------------------------------------------------------------
 
     def _arrivals(self, executors: dict[str, int]) -> None:
-        fresh = set(executors) - self._known if self._known is not None else set()
-        self._known = set(executors)
-        for executor in sorted(fresh):
-            self._placer.warming |= {executor}
-        cold = sorted(self._placer.warming & set(executors))
-        self._placer.warming &= set(executors)
-        if cold and self._worker.busy_since is None:
-            self._worker.run(partial(self._warm, cold[0]), patience=0)
         if self._waiting is None:
             return
         wanted, until = self._waiting
@@ -108,14 +97,6 @@ class Scaler:
                 f"{len(executors)}: the cluster has no room. Goes on with those"
             )
             log.warning("scaling: %s", self._why)
-
-    def _warm(self, executor: str) -> None:
-        try:
-            self._gateway.warm_executor(executor)
-        except Exception as error:
-            self._placer.troubles.note(error)
-        finally:
-            self._placer.warming -= {executor}
 
     # -- executors that go -----------------------------------------------------------------------------------
 

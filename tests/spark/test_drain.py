@@ -105,3 +105,10 @@ def test_an_executor_that_dies_while_it_is_drained_is_drained() -> None:
         scene.drain("a")
     scene.loop.place()
     assert scene.loop.placer.leaving == frozenset()
+
+
+def test_a_balancer_that_was_stopped_drains_nothing() -> None:
+    scene = Scene(PlacedQuery(["a", "b"], [0.1] * 2), "a", "b")
+    scene.loop.stop()
+    with pytest.raises(SettingError, match="was stopped"):
+        scene.drain("a")

@@ -98,6 +98,10 @@ class Loop:
         return self._thread is not None and self._thread.is_alive() and not self._stopping.is_set()
 
     @property
+    def stopped(self) -> bool:
+        return self._stopping.is_set()
+
+    @property
     def choice(self) -> Choice:
         """Which queries the user wants balanced."""
         return self._choice

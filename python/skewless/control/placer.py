@@ -67,6 +67,7 @@ class Placer:
         self.busy: dict[str, int] = {}  # executor -> how long its tasks have run, in ms
         self._executors: dict[str, int] = {}
         self._holdings: dict[str, Holdings] = {}  # by query id
+        self._emptied: frozenset[str] = frozenset()  # as it was when the last plan was made
         self._uneven = 0  # batches in a row
         self._plans = self._moves = 0
         self._planned: float | None = None
@@ -113,7 +114,8 @@ class Placer:
         news = False
         for query_id, query in queries.items():
             news |= self._see(query_id, query)
-        if news or self._stranded():
+        if news or self.leaving != self._emptied:
+            self._emptied = self.leaving
             self._decide(news)
         self._draw()
         return news
@@ -143,7 +145,7 @@ class Placer:
         return news
 
     def _note(self, query_id: str, known: Holdings, batch: ObservedBatch, strays: tuple[int, ...]) -> None:
-        placement = self.placement()
+        placement = self.placement(real=True)
         distance = 0.0 if placement is None else _relative(placement, placement.sources)
         read = float(np.maximum(batch.bytes, 0).sum())
         remote = float(batch.remote_bytes.sum()) / read if read else 0.0
@@ -162,21 +164,16 @@ class Placer:
         away = self.leaving | self.warming
         return {executor: slots for executor, slots in self._executors.items() if executor not in away}
 
-    def _stranded(self) -> bool:
-        """Whether a leaving executor holds what could go now."""
-        return bool(self.leaving) and any(
-            set(h.places) & self.leaving and not h.pending for h in self._holdings.values() if not h.refused
-        )
-
     # -- plans -----------------------------------------------------------------------------------------------
 
     @property
     def _placed(self) -> list[Holdings]:
         return [h for h in self._holdings.values() if h.holders and not h.refused]
 
-    def placement(self, scaled: float = 1.0) -> Placement | None:
-        """All partitions of all queries on the executors; a load of 100 is a slot that is always busy. None
-        if nothing is known yet."""
+    def placement(self, scaled: float = 1.0, real: bool = False) -> Placement | None:
+        """All partitions of all queries on the executors, those with pending wishes where they are wished
+        for unless the `real` places are asked for. A load of 100 is a slot that is always busy. None if
+        nothing is known yet."""
         executors = {e: n for e, n in self._executors.items() if e not in self.warming}
         holdings = self._placed
         if not executors or not holdings:
@@ -184,7 +181,7 @@ class Placer:
         names = list(executors)
         nodes = Nodes.of(names, list(executors.values()), leaving=tuple(sorted(self.leaving & set(names))))
         at = {name: i for i, name in enumerate(names)}
-        where = [at.get(e, NOWHERE) for h in holdings for e in h.places]
+        where = [at.get(e, NOWHERE) for h in holdings for e in (h.holders if real else h.places)]
         loads = np.concatenate([h.seconds / h.interval for h in holdings]) * 100 * scaled
         return Placement(nodes, Groups.of(range(len(where)), loads, self._costs(), where))
 

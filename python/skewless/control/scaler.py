@@ -57,7 +57,7 @@ class Scaler:
         self._times = 0
         self._rest_until = float("-inf")
         self._waiting: tuple[int, float] | None = None  # for how many executors, until when
-        self._ours: set[str] = set()  # leaving because the scaler said so
+        self._ours: frozenset[str] = frozenset()  # leaving because the scaler said so
         self._empty: dict[str, int] = {}  # executor -> batches in a row without a partition
         self._worker = Worker("skewless executors")  # ending takes seconds
         self._why = "no batch seen yet"
@@ -178,7 +178,7 @@ class Scaler:
         else:
             for executor in leaving:
                 self._placer.leave(executor)
-            self._ours |= set(leaving)
+            self._ours |= frozenset(leaving)
             self._why = self._words_of_change(executors)
 
     def _request(self, total: int) -> None:

@@ -50,8 +50,6 @@ def drain(
     while True:
         if not loop.running:
             loop.place()
-        elif loop.placer.record.errors and not gateway.alive():
-            raise SettingError("the session has stopped; there is nothing to drain.")
         holders = _holders(gateway, loop, executor)
         if not holders:
             break
@@ -85,6 +83,11 @@ def _holders(gateway: Gateway, loop: Loop, executor: str) -> list[str]:
 
 
 def _check(gateway: Gateway, loop: Loop, executor: Any, decommission: bool) -> None:
+    if loop.stopped:
+        raise SettingError(
+            "this balancer was stopped, and plans nothing any more. Drain with a new one: "
+            "skewless.balance(spark, policy=None).drain(...)."
+        )
     alive = gateway.executors()
     if not isinstance(executor, str) or executor not in alive:
         raise SettingError(

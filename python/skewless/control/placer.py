@@ -8,6 +8,7 @@ were there. It knows no Spark: what it calls is a `PlacerGateway`.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -61,6 +62,7 @@ class Placer:
         self._gateway, self._policy, self._name, self._pace = gateway, policy, name, pace
         self._clock, self._closed = clock, closed
         self.leaving: frozenset[str] = frozenset()  # replaced, never changed: two threads look at it
+        self._one_leaving = threading.Lock()
         self.troubles = Troubles("placement")
         self._warmer = Warmer(gateway, self.troubles)
         self.scaling = ""  # what a scaler does, in words
@@ -79,10 +81,13 @@ class Placer:
 
     def leave(self, executor: str) -> None:
         """From now on its partitions are planned onto the others."""
-        self.leaving |= {executor}
+        with self._one_leaving:
+            self.leaving |= {executor}
 
-    def stay(self, executor: str) -> None:
-        self.leaving -= {executor}
+    def stay(self, *executors: str) -> None:
+        """They may be given partitions again, or are no more."""
+        with self._one_leaving:
+            self.leaving -= set(executors)
 
     def holding(self, executor: str) -> list[str]:
         """The queries that have partitions there, or wishes for it."""
@@ -108,8 +113,7 @@ class Placer:
         """Takes in new batches, and wishes anew where it pays; whether there was a new batch."""
         self._executors = self._gateway.executors()
         self._warmer.see(self._executors)
-        gone = self.leaving - set(self._executors)
-        self.leaving -= gone
+        self.stay(*(self.leaving - set(self._executors)))
         self._forget(queries)
         news = False
         for query_id, query in queries.items():

@@ -74,6 +74,23 @@ class Gateway:
         """Takes back what an offline tool has left half-way."""
         return str(self._call("mendCheckpoint", self._session, location))
 
+    def repartition_checkpoint(self, location: str, partitions: int) -> None:
+        """Spark's own offline tool; it is done when this returns. What it has refused is mended: Spark opens
+        a batch before it looks at the provider."""
+        try:
+            self._spark._streamingCheckpointManager.repartition(location, partitions)
+        except PySparkException as error:
+            refused = "UNSUPPORTED_PROVIDER" in str(error)
+            said = self.mend_checkpoint(location) if refused else "Run it again with the same number"
+            raise errors.CheckpointError(
+                f"{location} was not repartitioned: {str(error).splitlines()[0].rstrip('.')}. "
+                + (
+                    f"{said} Spark's tool takes RocksDB state only; see `skewless convert`."
+                    if refused
+                    else f"{said}, or see what Spark says of it."
+                )
+            ) from error
+
     def conversion(self, location: str, checkpoint_format: int) -> Any:
         """What there is to convert: a `ConvertCheckpoint` of the JVM."""
         return self._call("conversion", self._session, location, checkpoint_format)

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import skewless
 from integration import state_run
-from integration.state_run import BATCHES, N, Run, counts, eventually, totals
+from integration.state_run import BATCHES, N, Run, counts, eventually, table, totals
 from integration.test_faults import executor_processes
 from skewless.errors import QueryError, SettingError
 
@@ -169,8 +169,9 @@ def same_rows(placed: Run, plain: Run) -> None:
 
 
 def test_the_loop_levels_a_bad_placement_then_an_executor_is_drained_and_killed(
-    spark: SparkSession, run: Callable[..., Run]
+    spark: SparkSession, run: Callable[..., Run], hashes: list[int]
 ) -> None:
+    """A swap is under way while it is drained."""
     first, second = alive(spark)[:2]
     with skewless.balance(spark, policy=None, placement="greedy", placement_pace=EAGER) as looping:
         placed = run(slow).start()
@@ -190,8 +191,10 @@ def test_the_loop_levels_a_bad_placement_then_an_executor_is_drained_and_killed(
             assert placing.plans >= 1
             assert placing.errors == {}
             with fed(placed, batch) as done:
+                swap = looping.publish(placed.query, table(hashes, 1))
                 drained = looping.drain(second, timeout_seconds=60)
             batch += len(done)
+            placed.assert_moved(swap)
             assert not drained.ended
             assert second not in ran_on(looping, placed, batch - 1)
             kill(second)

@@ -168,19 +168,25 @@ def same_rows(placed: Run, plain: Run) -> None:
     assert placed.rows == plain.rows
 
 
+def badly_placed(balancer: skewless.Balancer, placed: Run, executor: str) -> None:
+    """Batches 0 to 2, the last with all partitions on one executor."""
+    placed.start().feed(0, 1)
+    balancer.place(placed.query, dict.fromkeys(range(N), executor))
+    placed.feed(2)
+    assert ran_on(balancer, placed, 2) == [executor] * N
+
+
 def test_the_loop_levels_a_bad_placement_then_an_executor_is_drained_and_killed(
-    spark: SparkSession, run: Callable[..., Run], hashes: list[int]
+    spark: SparkSession, balancer: skewless.Balancer, run: Callable[..., Run], hashes: list[int]
 ) -> None:
     """A swap is under way while it is drained."""
+    enough(spark, 2)
     first, second = alive(spark)[:2]
-    with skewless.balance(spark, policy=None, placement="greedy", placement_pace=EAGER) as looping:
-        placed = run(slow).start()
-        with failed_tasks(spark) as failed:
-            placed.feed(0, 1)
-            looping.place(placed.query, dict.fromkeys(range(N), first))
-            placed.feed(2, 3)
-            assert ran_on(looping, placed, 3) == [first] * N  # bad, and real
-            batch = 4
+    placed = run(slow)
+    with failed_tasks(spark) as failed:
+        badly_placed(balancer, placed, first)
+        with skewless.balance(spark, policy=None, placement="greedy", placement_pace=EAGER) as looping:
+            batch = 3
             while set(ran_on(looping, placed, batch - 1)) == {first}:
                 assert batch < 14, looping.status()
                 placed.feed(batch)
@@ -205,15 +211,14 @@ def test_the_loop_levels_a_bad_placement_then_an_executor_is_drained_and_killed(
 
 
 def test_an_executor_that_a_plan_has_named_dies_in_the_middle_of_a_batch(
-    spark: SparkSession, run: Callable[..., Run]
+    spark: SparkSession, balancer: skewless.Balancer, run: Callable[..., Run]
 ) -> None:
     enough(spark, 2)
     first, second = alive(spark)
+    placed = run(slow)
+    badly_placed(balancer, placed, first)
     with skewless.balance(spark, policy=None, placement="greedy", placement_pace=EAGER) as looping:
-        placed = run(slow).start()
-        placed.feed(0, 1)
-        looping.place(placed.query, dict.fromkeys(range(N), first))
-        batch = 2
+        batch = 3
         while second not in looping.placed(placed.query).values():
             assert batch < 14, looping.status()
             placed.feed(batch)

@@ -37,7 +37,7 @@ class PlacementPace:
     plan_share: float = 0.25
     plan_bytes: float = math.inf
     horizon_batches: int = 50
-    min_gain: float = 0.03
+    min_gain: float = 0.05
 
     def __post_init__(self) -> None:
         for name, least in (

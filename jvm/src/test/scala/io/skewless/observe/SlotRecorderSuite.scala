@@ -66,7 +66,8 @@ class SlotRecorderSuite extends AnyFunSuite with TestSpark {
     assert(loads.cpuMs.zip(loads.runMs).forall { case (cpu, run) => cpu >= 0 && cpu <= run + 50 })
     assert(loads.remoteBytes.forall(_ == 0)) // there is no other executor
     val slots = Slots(Seq("gone" -> 3, "driver" -> 2), Map("driver" -> 70L))
-    val seen = new ObservedBatch(0, 10, Seq(loads), keys, state, slots, 3000, snapshots = Map(1 -> 8L, 2 -> -1L))
+    val seen =
+      new ObservedBatch(0, 10, Seq(loads), keys, state, slots, 3000, snapshots = Map(1 -> 8L, 2 -> -1L))
     assert(seen.executorIds == "gone\ndriver" && longs(seen.executorBusyMs) == Seq(0, 70))
     assert(longs(seen.snapshotVersions) == Seq(-2, 8, -1, -2))
     assert(longs(seen.cpuMs) == loads.cpuMs.toSeq && longs(seen.remoteBytes) == Seq(0, 0, 0, 0))

@@ -8,6 +8,7 @@ were there. It knows no Spark: what it calls is a `PlacerGateway`.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -17,10 +18,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from skewless.control.holdings import NOBODY, SECONDS_PER_MOVE, Holdings
+from skewless.control.holdings import Holdings
 from skewless.control.observed import ObservedBatch
 from skewless.control.placement_pace import PlacementPace
-from skewless.control.slots import Slots
+from skewless.control.placement_worth import Places, Worth
 from skewless.control.troubles import Troubles
 from skewless.control.warmer import Warmer, WarmingGateway
 from skewless.errors import NotYetError, QueryError
@@ -239,15 +240,18 @@ class Placer:
         costs = np.asarray(placement.groups.state_bytes)
         limits = self.limits(costs, frozen)
         best, why = None, ""
+        worth, policy = Worth(placement, self._placed, self._pace), self._policy
+        free = replace(limits, max_bytes=math.inf)
+        whole = None if policy is None else lambda: policy(placement, free).targets
         for targets in self._candidates(placement, limits, frozen, must):
-            objection, saved = ("", 0.0) if must else self._worth(placement, targets, limits)
+            objection, saved = ("", 0.0) if must else worth.of(targets, whole)
             why = why or objection
             if not objection and (best is None or saved > best[0]):
                 best = saved, targets
         if best is None:
             self._why = why or "no partition may move within the limits"
         elif not self._closed():
-            self._publish(placement, best[1])
+            self._publish(placement, best[1], worth.places(best[1]))
 
     def _candidates(
         self, placement: Placement, limits: PlacementLimits, frozen: Any, must: bool
@@ -272,59 +276,9 @@ class Placer:
                 found.append(targets)
         return found
 
-    def _worth(self, placement: Placement, targets: Any, limits: PlacementLimits) -> tuple[str, float]:
-        """Why these targets are not worth it, empty if they are, and the seconds per batch that they save."""
-        now, then = self._places_of(placement, placement.sources), self._places_of(placement, targets)
-        executors = dict(zip(placement.nodes.names, map(int, placement.nodes.capacities), strict=True))
-        for h, before, after in zip(self._placed, now, then, strict=True):
-            if h.strays(executors, after) > h.strays(executors, before):
-                return f"no plan: in {h.title} a queue would be longer than spark.locality.wait", 0.0
-        usual = self._finish(now, executors)
-        saved, taken = usual - self._finish(then, executors), self._load_seconds(then)
-        nearer = placement.distance(np.asarray(targets)) < placement.distance(placement.sources)
-        if saved <= 0 and nearer and self._policy is not None:  # a step of a plan that pays as a whole?
-            whole = self._policy(placement, replace(limits, max_bytes=float("inf"))).targets
-            places = self._places_of(placement, whole)
-            saved, taken = usual - self._finish(places, executors), self._load_seconds(places)
-        if saved <= self._pace.min_gain * usual:
-            return f"no plan: it would save {max(0.0, saved):.2f} s per batch", 0.0
-        if saved * self._pace.horizon_batches <= taken:
-            return (
-                f"no plan: {saved:.2f} s saved per batch, over {self._pace.horizon_batches} batches, is less "
-                f"than {taken:.1f} s of loading"
-            ), 0.0
-        return "", saved
-
-    def _places_of(self, placement: Placement, targets: Any) -> list[tuple[str, ...]]:
-        names = [placement.nodes.names[t] if t >= 0 else NOBODY for t in np.asarray(targets).tolist()]
-        places, at = [], 0
-        for h in self._placed:
-            places.append(tuple(names[at : at + len(h.holders)]))
-            at += len(h.holders)
-        return places
-
-    def _finish(self, places: list[tuple[str, ...]], executors: Mapping[str, int]) -> float:
-        """Seconds that tasks take: half as if the queries' batches never overlapped, half as if they always
-        did."""
-        holdings = self._placed
-        apart = sum(h.finish(executors, after) for h, after in zip(holdings, places, strict=True))
-        if len(holdings) == 1:
-            return apart
-        at = {executor: i for i, executor in enumerate(executors)}
-        homes = tuple(at.get(e, -1) for after in places for e in after)
-        slots = Slots(tuple(executors.values()), homes, max(h.wait for h in holdings))
-        return (apart + slots.finish(np.concatenate([h.seconds for h in holdings]))) / 2
-
-    def _load_seconds(self, places: list[tuple[str, ...]]) -> float:
-        seconds = 0.0
-        for h, after in zip(self._placed, places, strict=True):
-            moved = [p for p, (a, b) in enumerate(zip(h.places, after, strict=True)) if a != b]
-            seconds += h.load_seconds(moved) if moved else 0.0
-        return max(seconds, SECONDS_PER_MOVE)
-
-    def _publish(self, placement: Placement, targets: Any) -> None:
+    def _publish(self, placement: Placement, targets: Any, places: Places) -> None:
         moved = 0
-        for h, after in zip(self._placed, self._places_of(placement, targets), strict=True):
+        for h, after in zip(self._placed, places, strict=True):
             before = h.places
             if before != after and self._wish(h, {p: e for p, e in enumerate(after) if e}):
                 changed = [p for p, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]

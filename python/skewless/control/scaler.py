@@ -123,10 +123,10 @@ class Scaler:
 
     def _consider(self, executors: dict[str, int]) -> None:
         self._samples.append((self._clock(), dict(self._placer.busy)))
-        if self._waiting is not None or self._ours or self._placer.warming:
+        if self._waiting is not None or self._ours:
             self._why = self._words_of_change(executors)
             return
-        if self._clock() < self._rest_until:
+        if self._clock() < self._rest_until or self._placer.warming:
             return
         used, placement = self._used(executors), self._placer.placement()
         if used is None or placement is None:
@@ -190,9 +190,7 @@ class Scaler:
     def _words_of_change(self, executors: dict[str, int]) -> str:
         if self._waiting is not None:
             return f"waiting for {counted(self._waiting[0], 'executor')}, {len(executors)} are there"
-        if self._ours:
-            return f"emptying executor {', '.join(sorted(self._ours))}, to end it"
-        return f"warming up executor {', '.join(sorted(self._placer.warming))}"
+        return f"emptying executor {', '.join(sorted(self._ours))}, to end it"
 
     def _rest(self, why: str) -> None:
         self._why, self._times, self._asked = why, 0, ""

@@ -162,8 +162,10 @@ def test_sparks_own_tools_work_on_what_is_ours_or_what_they_leave_is_mended(
     query.feed(4)
     query.assert_moved(home)
     query.query.stop()
-    assert "is plain Spark's from its next start on" in command("release", checkpoint)
-    spark._streamingCheckpointManager.repartition(checkpoint, 2 * N)
+    done = command("repartition", checkpoint, str(2 * N))
+    assert "is plain Spark's from its next start on" in done, done
+    assert f"has {2 * N} partitions" in done, done
+    assert "was not repartitioned" in command("repartition", checkpoint, str(2 * N))  # it has as many
     query.start().feed(5, 6)
     moved = balancer.publish(query.query, skewless.Table(2 * N, {h: (h + 1) % (2 * N) for h in hashes}))
     query.feed(7)

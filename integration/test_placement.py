@@ -1,4 +1,5 @@
-"""Partitions run where they were wished for, on real executors; a wish for one that dies costs nothing.
+"""Partitions run where they were wished for, on real executors; a wish for one that dies costs nothing. The
+loop wishes by itself, and empties an executor that is to go.
 
 Exactness over all operators is in `PlacementSuite`; here is what needs executors that can be told apart.
 """
@@ -7,17 +8,22 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import skewless
 from integration import state_run
-from integration.state_run import BATCHES, N, Run, counts, eventually
+from integration.state_run import BATCHES, N, Run, counts, eventually, table, totals
 from integration.test_faults import executor_processes
 from skewless.errors import QueryError, SettingError
 
+BATCHES_FED = 400  # at most, by a thread that feeds
 CONF = state_run.CONF | {"spark.locality.wait": "30s"}  # a task that runs elsewhere did not follow the wish
 
 
@@ -36,6 +42,17 @@ def alive(spark: SparkSession) -> list[str]:
     backend = spark.sparkContext._jsc.sc().schedulerBackend()
     ids = backend.getExecutorIds()
     return sorted(ids.apply(i) for i in range(ids.size()))
+
+
+def kill(executor: str) -> None:
+    named = f"--executor-id {executor} "
+    process = next(p for p in executor_processes() if named in " ".join(p.cmdline()) + " ")
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def enough(spark: SparkSession, count: int) -> None:
+    """A standalone master starts another executor for one that was killed."""
+    eventually(lambda: len(alive(spark)) >= count)
 
 
 def test_partitions_run_where_they_were_wished_for_and_give_plain_sparks_rows(
@@ -88,10 +105,7 @@ def test_an_executor_killed_right_after_it_was_named_costs_no_row_and_fails_no_b
     balancer.place(placed.query, dict.fromkeys(range(N), victim))
     placed.feed(2)
     assert ran_on(balancer, placed, 2) == [victim] * N
-    process = next(
-        p for p in executor_processes() if f"--executor-id {victim} " in " ".join(p.cmdline()) + " "
-    )
-    os.kill(process.pid, signal.SIGKILL)
+    kill(victim)
     placed.feed(3)
     assert victim not in alive(spark)
     assert victim not in ran_on(balancer, placed, 3)
@@ -99,3 +113,167 @@ def test_an_executor_killed_right_after_it_was_named_costs_no_row_and_fails_no_b
     placed.feed(*range(4, BATCHES))
     assert placed.query.exception() is None
     assert placed.rows == plain(counts).rows
+
+
+# -- the loop ------------------------------------------------------------------------------------------------
+
+EAGER = skewless.PlacementPace(patience=1, cooldown_seconds=0, plan_share=1.0)
+
+
+def slow(df: DataFrame) -> DataFrame:
+    """Each key takes its time, so that where partitions run decides how long a batch takes."""
+    return totals(df, pause=lambda key: time.sleep(0.02))
+
+
+@contextmanager
+def failed_tasks(spark: SparkSession) -> Iterator[list[int]]:
+    """Tasks that failed meanwhile, by Spark's own count over all stages; filled at the end."""
+    found: list[int] = []
+    store = spark.sparkContext._jsc.sc().statusStore()
+
+    def count() -> int:
+        every = store.executorList(False)
+        return sum(every.apply(i).failedTasks() for i in range(every.size()))
+
+    before = count()
+    yield found
+    found.append(count() - before)
+
+
+@contextmanager
+def fed(run: Run, start: int, rest: float = 0) -> Iterator[list[int]]:
+    """The query has batches all the while, with so many seconds between them."""
+    done: list[int] = []
+    is_enough = threading.Event()
+
+    def feed() -> None:
+        for batch in range(start, BATCHES_FED):
+            run.feed(batch)
+            done.append(batch)
+            if is_enough.wait(rest):
+                return
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    yield done
+    is_enough.set()
+    thread.join(120)
+    assert not thread.is_alive()
+
+
+def same_rows(placed: Run, plain: Run) -> None:
+    """Plain Spark gives the same rows for the same batches."""
+    placed.query.stop()
+    plain.start(state_run.STOCK).feed(*sorted(placed.rows))
+    assert placed.rows == plain.rows
+
+
+def badly_placed(balancer: skewless.Balancer, placed: Run, executor: str) -> None:
+    """Batches 0 to 2, the last with all partitions on one executor."""
+    placed.start().feed(0, 1)
+    balancer.place(placed.query, dict.fromkeys(range(N), executor))
+    placed.feed(2)
+    assert ran_on(balancer, placed, 2) == [executor] * N
+
+
+def test_the_loop_levels_a_bad_placement_then_an_executor_is_drained_and_killed(
+    spark: SparkSession, balancer: skewless.Balancer, run: Callable[..., Run], hashes: list[int]
+) -> None:
+    """A swap is under way while it is drained."""
+    enough(spark, 2)
+    first, second = alive(spark)[:2]
+    placed = run(slow)
+    with failed_tasks(spark) as failed:
+        badly_placed(balancer, placed, first)
+        with skewless.balance(spark, policy=None, placement="greedy", placement_pace=EAGER) as looping:
+            batch = 3
+            while set(ran_on(looping, placed, batch - 1)) == {first}:
+                assert batch < 14, looping.status()
+                placed.feed(batch)
+                batch += 1
+                time.sleep(0.3)  # the loop plans beside the batches
+            placing = looping.status().placing
+            assert placing is not None
+            assert placing.plans >= 1
+            assert placing.errors == {}
+            with fed(placed, batch) as done:
+                swap = looping.publish(placed.query, table(hashes, 1))
+                drained = looping.drain(second, timeout_seconds=60)
+            batch += len(done)
+            placed.assert_moved(swap)
+            assert not drained.ended
+            assert second not in ran_on(looping, placed, batch - 1)
+            kill(second)
+            placed.feed(batch, batch + 1)
+    assert failed == [0]
+    assert placed.query.exception() is None
+    same_rows(placed, run(totals))
+
+
+@pytest.mark.rare
+def test_an_executor_that_a_plan_has_named_dies_in_the_middle_of_a_batch(
+    spark: SparkSession, balancer: skewless.Balancer, run: Callable[..., Run]
+) -> None:
+    enough(spark, 2)
+    first, second = alive(spark)
+    placed = run(slow)
+    badly_placed(balancer, placed, first)
+    with skewless.balance(spark, policy=None, placement="greedy", placement_pace=EAGER) as looping:
+        batch = 3
+        while second not in looping.placed(placed.query).values():
+            assert batch < 14, looping.status()
+            placed.feed(batch)
+            batch += 1
+            time.sleep(0.3)
+        placed.add(batch)
+        eventually(lambda: spark.sparkContext._jsc.sc().statusTracker().getActiveJobIds())
+        kill(second)
+        placed.feed(*range(batch + 1, batch + 4))
+        assert second not in ran_on(looping, placed, batch + 3)
+        assert placed.query.exception() is None
+        wished = set(looping.placed(placed.query).values())
+        assert wished <= set(alive(spark)) | {second}
+        assert looping.status().queries[0].running
+    same_rows(placed, run(totals))
+
+
+@pytest.mark.rare
+def test_an_executor_is_decommissioned_and_another_added_when_there_is_work(
+    spark: SparkSession, run: Callable[..., Run]
+) -> None:
+    """Down by hand, up and down again by the loop; the same rows, and no task fails."""
+    enough(spark, 2)
+    first, second = alive(spark)
+    placed = run(slow).start()
+    scale = skewless.Scale(min=1, max=2, target=0.3, slack=0.05, patience=2, cooldown_seconds=0)
+    with failed_tasks(spark) as failed:
+        placed.feed(0, 1)
+        with skewless.balance(spark, policy=None) as by_hand, fed(placed, 2) as done:
+            drained = by_hand.drain(second, decommission=True, timeout_seconds=120)
+            assert drained.ended, drained
+            eventually(lambda: alive(spark) == [first])
+        batch = 2 + len(done)
+        with pytest.raises(SettingError, match="last one"):
+            skewless.balance(spark, policy=None).drain(first)
+        # one executor is busy for more than 30% of the time: another is asked for, and comes
+        with (
+            skewless.balance(
+                spark, policy=None, placement="greedy", placement_pace=EAGER, scale=scale
+            ) as scaling,
+            fed(placed, batch) as done,
+        ):
+            eventually(lambda: len(alive(spark)) == 2, 120)
+            fresh = next(e for e in alive(spark) if e != first)
+            eventually(lambda: fresh in scaling.loads(placed.query)[-1].executors, 120)
+        batch += len(done)
+        idle = replace(scale, target=1.0, slack=0.2)
+        with (
+            skewless.balance(
+                spark, policy=None, placement="greedy", placement_pace=EAGER, scale=idle
+            ) as scaling,
+            fed(placed, batch, rest=4) as done,
+        ):
+            eventually(lambda: len(alive(spark)) == 1, 120)
+            eventually(lambda: "ended executor" in str(scaling.status()))
+    assert failed == [0]
+    same_rows(placed, run(totals))

@@ -14,6 +14,7 @@ from skewless.model.table import Change, Table, compose, diff
 if TYPE_CHECKING:
     from skewless import forecast, policies, simulate
     from skewless.control.pace import Pace
+    from skewless.control.placement_pace import PlacementPace
     from skewless.control.scaling import Scale
     from skewless.model.limits import Limits
     from skewless.model.plan import Moves, Plan
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from skewless.report.status import Status
     from skewless.spark.balancer import Balancer, BatchLoads, Release, Swap, balance
     from skewless.spark.doctor import doctor
+    from skewless.spark.drain import Drained
     from skewless.spark.session import configure
 
     __version__: str
@@ -40,10 +42,12 @@ if TYPE_CHECKING:
 _LAZY = {
     "Balancer": "skewless.spark.balancer",
     "BatchLoads": "skewless.spark.balancer",
+    "Drained": "skewless.spark.drain",
     "Limits": "skewless.model.limits",
     "Moves": "skewless.model.plan",
     "Policy": "skewless.policies",
     "Pace": "skewless.control.pace",
+    "PlacementPace": "skewless.control.placement_pace",
     "Plan": "skewless.model.plan",
     "Scale": "skewless.control.scaling",
     "Snapshot": "skewless.model.snapshot",
@@ -75,9 +79,11 @@ __all__ = [
     "Balancer",
     "BatchLoads",
     "Change",
+    "Drained",
     "Limits",
     "Moves",
     "Pace",
+    "PlacementPace",
     "Plan",
     "Policy",
     "Release",

@@ -91,3 +91,16 @@ def test_a_refusal_is_one_line_and_exit_code_1(jvm: SimpleNamespace) -> None:
     assert printed("release", "/c", exit_code=1) == "Error: /c: its keys are not at home.\n"
     assert printed("release", "/c", "--undo") == "undone in /c\n"
     assert printed("mend", "/c") == "mended /c\n"
+
+
+def test_repartition_releases_first_and_stops_at_a_refusal(jvm: SimpleNamespace) -> None:
+    done: list[tuple[str, int]] = []
+    jvm.repartition_checkpoint = lambda location, partitions: done.append((location, partitions))
+    assert printed("repartition", "/c", "8", exit_code=1) == "Error: /c: its keys are not at home.\n"
+    assert done == []
+    jvm.release_checkpoint = lambda location: f"released {location}"
+    output = printed("repartition", "/c", "8")
+    assert output.startswith("released /c\n/c has 8 partitions from its next start on")
+    assert "spark.skewless.adopt=true" in output
+    assert done == [("/c", 8)]
+    printed("repartition", "/c", "0", exit_code=2)

@@ -37,6 +37,11 @@ class JavaBatch:
         "stateBytes": struct.pack("<2q", 120, 1 << 41),
         "partitionStateBytes": struct.pack("<2q", 1 << 42, -1),
         "committedAt": 1700000000250,
+        "executorIds": "1\n12",
+        "executorBusyMs": struct.pack("<2q", 900, 1 << 40),
+        "cpuMs": struct.pack("<2q", 7, -1),
+        "remoteBytes": struct.pack("<2q", 20, 1 << 40),
+        "snapshotVersions": struct.pack("<2q", 4, -2),
         "keyValues": '{"-7":"a \\"b\\" é"}',
     }
 
@@ -85,6 +90,9 @@ def test_an_observed_batch_crosses_as_whole_arrays() -> None:
         [2, 4],
     )
     assert batch.locality_wait_ms == 3000
+    assert dict(zip(batch.executor_ids, batch.busy_ms.tolist(), strict=True)) == {"1": 900, "12": 1 << 40}
+    assert (batch.cpu_ms.tolist(), batch.remote_bytes.tolist()) == ([7, -1], [20, 1 << 40])
+    assert batch.snapshot_versions.tolist() == [4, -2]
     assert dict(zip(batch.state_hashes.tolist(), batch.state_bytes.tolist(), strict=True)) == {
         0: 120,
         -7: 1 << 41,

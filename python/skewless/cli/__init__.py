@@ -16,6 +16,7 @@ from skewless.cli.inspect import inspect_command
 from skewless.cli.jar_path import jar_path_command
 from skewless.cli.mend import mend_command
 from skewless.cli.release import release_command
+from skewless.cli.repartition import repartition_command
 from skewless.cli.simulate import simulate_command
 from skewless.cli.submit_args import submit_args_command
 from skewless.errors import SkewlessError
@@ -36,6 +37,7 @@ for _command in (
     convert_command,
     release_command,
     mend_command,
+    repartition_command,
     submit_args_command,
     jar_path_command,
     conf_path_command,

@@ -16,6 +16,8 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from skewless.control.choice import Choice
+from skewless.control.placer import Placer, PlacerGateway
+from skewless.control.scaler import Scaler, ScalerGateway
 from skewless.control.settings import Settings
 from skewless.control.troubles import Backoff, Troubles
 from skewless.control.watch import QueryGateway, Watch
@@ -29,12 +31,13 @@ log = logging.getLogger("skewless")
 KEPT_QUERIES = 20  # that have ended
 STOP_SECONDS = 10.0
 STOP_SLICE_SECONDS = 0.5
+PLACE_SECONDS = 0.05  # that the loop waits for a placement; a solver goes on beside it
 STEP_SECONDS = 10.0  # that the other queries wait for one that plans
 
 _Trouble = (Exception, SystemExit)  # a policy that calls sys.exit() must not end the thread either
 
 
-class LoopGateway(QueryGateway, Protocol):
+class LoopGateway(QueryGateway, PlacerGateway, ScalerGateway, Protocol):
     """What the loop asks of the JVM beyond single queries."""
 
     def wait(self, seconds: float, /) -> bool: ...
@@ -66,6 +69,17 @@ class Loop:
         self._polling = Backoff(clock)
         self._troubles = Troubles("the loop")
         self._stopping = threading.Event()
+        self.placer = Placer(
+            gateway,
+            settings.placement_policy,
+            settings.placement_name,
+            settings.placement_pace,
+            clock,
+            self._stopping.is_set,
+        )
+        self._scaler = self._new_scaler()
+        self._placing = Worker("skewless placement")
+        self._one_placing = threading.Lock()  # the loop, or a thread that drains where no loop runs
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # guards the three below, all that other threads read
         self._records: tuple[QueryRecord, ...] = ()
@@ -82,6 +96,10 @@ class Loop:
     def running(self) -> bool:
         """False from the moment on that it was asked to stop: it acts no more."""
         return self._thread is not None and self._thread.is_alive() and not self._stopping.is_set()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopping.is_set()
 
     @property
     def choice(self) -> Choice:
@@ -108,9 +126,26 @@ class Loop:
             records, errors, over = self._records, self._errors, self._over
         state = f"the loop is over: {over}" if over else "the loop is running"
         threshold = None if self.settings.by_hand else self.settings.limits.max_imbalance
-        return Status(self._words(state), records, errors, threshold)
+        placing = self.placer.record if self._places or self.placer.record.plans else None
+        return Status(self._words(state), records, errors, threshold, placing)
+
+    def place(self) -> None:
+        """One look at who holds what, on this thread: for somebody who drains where no loop runs."""
+        self._place({str(query.id): query for query in self._gateway.active()})
+
+    @property
+    def _places(self) -> bool:
+        return self.settings.placement_policy is not None or bool(self.placer.leaving)
+
+    def _new_scaler(self) -> Scaler | None:
+        policy, scale = self.settings.placement_policy, self.settings.scale
+        if policy is None or scale is None:
+            return None
+        return Scaler(self._gateway, self.placer, policy, scale, self._clock)
 
     def _words(self, state: str) -> str:
+        if self.settings.by_hand and self.settings.placement_policy is not None:
+            return f"{state} (placement {self.settings.placement_name}; tables are published by hand)"
         if self.settings.by_hand:
             return "no loop: tables are published by hand (policy=None)"
         return f"{state} ({self.settings.words})"
@@ -130,6 +165,10 @@ class Loop:
         self._end_workers()
 
     def _end_workers(self) -> None:
+        self._placing.end()
+        self.placer.end()
+        if self._scaler is not None:
+            self._scaler.stop()
         for worker in list(self._workers.values()):
             worker.end()
 
@@ -168,6 +207,24 @@ class Loop:
             if watch.running and query_id not in active and self._is_idle(watch):
                 watch.end("the query has ended")
         self._forget()
+        if self._places and self._placing.busy_since is None:
+            self._placing.run(lambda: self._place(active), PLACE_SECONDS)
+
+    def _place(self, active: dict[str, Any]) -> None:
+        """Never raises: a placement that fails leaves the wishes that were there."""
+        with self._one_placing:
+            try:
+                chosen = {
+                    i: query
+                    for i, query in active.items()
+                    if self.placer.leaving or self._choice.wants(query)
+                }
+                news = self.placer.step(chosen)
+                if self._scaler is not None and not self._stopping.is_set():
+                    self._scaler.step(news)
+            except _Trouble as error:
+                if self._gateway.alive():
+                    self.placer.troubles.note(error)
 
     def _visit(self, query_id: str, query: Any) -> None:
         """Whatever goes wrong with one query stays with that query, and is tried again later."""

@@ -41,6 +41,11 @@ class ObservedBatch:
     sides          which side of its join a split may spread: "left", "right" or "either"; "" where a key must
                    stay in one partition
     right_rows     of `key_rows`, how many came through the right side's exchange; empty where there is none
+    executor_ids   of the executors in `slots`
+    busy_ms        how long the tasks of each of them, of all queries and jobs, have run since it came
+    cpu_ms         the part of `run_ms` on the CPU; -1 where nobody knows
+    remote_bytes   of what each partition's task read of shuffles, what came from another executor's host
+    snapshot_versions   of each partition's last snapshot: -1 if there is none, -2 where nobody told
     """
 
     batch: int
@@ -64,6 +69,11 @@ class ObservedBatch:
     committed_at: float = 0.0
     sides: str = ""
     right_rows: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    executor_ids: tuple[str, ...] = ()
+    busy_ms: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    cpu_ms: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    remote_bytes: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    snapshot_versions: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
         for name in ("start_ms", "executors"):

@@ -31,6 +31,9 @@ class Scale:
     min, max   number of nodes
     target     load that a node should have, as a share of its capacity; a load of 100 points is all of it
     slack      how far below the target the load must lie before nodes are taken away
+    patience   periods (batches) in a row that must ask for the same before it is done
+    cooldown_seconds   rest after a change
+    wait_seconds       how long a new node is waited for
 
     >>> Scale(min=3, max=2)
     Traceback (most recent call last):
@@ -41,6 +44,9 @@ class Scale:
     max: int = 8
     target: float = 0.7
     slack: float = 0.1
+    patience: int = 5
+    cooldown_seconds: float = 120.0
+    wait_seconds: float = 120.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.min <= self.max:
@@ -49,6 +55,9 @@ class Scale:
             raise SettingError(
                 f"target is {self.target} and slack {self.slack}. Give 0 <= slack < target <= 1."
             )
+        for name, least in (("patience", 1), ("cooldown_seconds", 0), ("wait_seconds", 0)):
+            if not getattr(self, name) >= least:
+                raise SettingError(f"{name} is {getattr(self, name)}. Give at least {least}.")
 
 
 @dataclass(frozen=True, eq=False)

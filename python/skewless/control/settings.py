@@ -11,9 +11,12 @@ from skewless import forecast, policies
 from skewless.control.costs import CostFunction
 from skewless.control.foresight import NONE
 from skewless.control.pace import Pace
+from skewless.control.placement_pace import PlacementPace
+from skewless.control.scaling import Scale
 from skewless.errors import SettingError
 from skewless.model.limits import Limits
-from skewless.policies import Policy, splits
+from skewless.policies import Policy, groups, splits
+from skewless.policies.groups import PlacementPolicy
 from skewless.policies.splits import SplitPolicy
 from skewless.report.records import KEPT_BATCHES
 
@@ -37,9 +40,13 @@ class Settings:
     forecast: str = NONE
     forecast_folder: str | None = None
     splits: str | SplitPolicy = OFF
+    placement: str | PlacementPolicy = OFF
+    scale: Scale | None = None
+    placement_pace: PlacementPace = field(default_factory=PlacementPace)
 
     def __post_init__(self) -> None:
         self._check_what_decides()
+        self._check_placement()
         self._check_numbers()
 
     def _check_what_decides(self) -> None:
@@ -68,6 +75,21 @@ class Settings:
             forecast.check(self.forecast)
         if self.forecast_folder is not None and not isinstance(self.forecast_folder, str):
             raise SettingError(f"forecast_folder is {self.forecast_folder!r}. Give a path, or leave it out.")
+
+    def _check_placement(self) -> None:
+        if isinstance(self.placement, str) and self.placement != OFF:
+            groups.get(self.placement)
+        elif not isinstance(self.placement, str) and not callable(self.placement):
+            raise SettingError(
+                f'placement is {self.placement!r}. Give "off", a name of '
+                "skewless.policies.groups.names(), or a function."
+            )
+        if self.scale is not None and not isinstance(self.scale, Scale):
+            raise SettingError(f"scale is {self.scale!r}. Give a skewless.Scale, or leave it out.")
+        if not isinstance(self.placement_pace, PlacementPace):
+            raise SettingError(
+                f"placement_pace is {self.placement_pace!r}. Give a skewless.PlacementPace, or leave it out."
+            )
 
     def _check_numbers(self) -> None:
         if (
@@ -110,6 +132,21 @@ class Settings:
     def by_hand(self) -> bool:
         """Nothing is planned: tables are published by the user."""
         return self.policy is None
+
+    @property
+    def placement_policy(self) -> PlacementPolicy | None:
+        """None: nothing is levelled over executors. Scaling needs a plan, and takes the greedy's."""
+        if not isinstance(self.placement, str):
+            return self.placement
+        if self.placement == OFF:
+            return groups.get("greedy") if self.scale is not None else None
+        return groups.get(self.placement)
+
+    @property
+    def placement_name(self) -> str:
+        if not isinstance(self.placement, str):
+            return getattr(self.placement, "__name__", type(self.placement).__name__)
+        return "greedy" if self.placement == OFF and self.scale is not None else self.placement
 
     @property
     def words(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,13 +57,28 @@ class Slots:
         partitions."""
         if len(seconds) <= self.total and not self._crowded(len(seconds)):
             return float(seconds.max(initial=0.0))
+        return max((done for _, _, done in self._runs(seconds)), default=0.0)
+
+    def strays(self, seconds: Floats) -> tuple[int, ...]:
+        """The partitions whose tasks would run away from their homes: the queue there is longer than the
+        wait, and elsewhere a slot is free.
+
+        >>> Slots((1, 1), homes=(0, 0, 0, 1), wait=0.5).strays(np.array([4.0, 1.0, 2.0, 3.0]))
+        (1,)
+        """
+        if not self._crowded(len(seconds)):
+            return ()
+        away = [p for p, executor, _ in self._runs(seconds) if self.homes[p] not in (-1, executor)]
+        return tuple(sorted(away))
+
+    def _runs(self, seconds: Floats) -> Iterator[tuple[int, int, float]]:
+        """Partition, executor and end of each task, in the order in which they start."""
         homes = self.homes if len(self.homes) == len(seconds) else (-1,) * len(seconds)
         waiting: dict[int, deque[int]] = {}
         for partition, home in enumerate(homes):
             waiting.setdefault(home, deque()).append(partition)
         slots = [(0.0, e, False) for e, count in enumerate(self.counts) for _ in range(count)]
         heapq.heapify(slots)
-        end = 0.0
         while any(waiting.values()):
             now, executor, takes_any = heapq.heappop(slots)
             queues = waiting.values() if takes_any else (waiting.get(executor), waiting.get(-1))
@@ -70,10 +86,10 @@ class Slots:
             if queue is None:
                 heapq.heappush(slots, (now + self.wait, executor, True))
                 continue
-            done = now + float(seconds[queue.popleft()])
-            end = max(end, done)
+            partition = queue.popleft()
+            done = now + float(seconds[partition])
+            yield partition, executor, done
             heapq.heappush(slots, (done, executor, takes_any))
-        return end
 
     def _crowded(self, tasks: int) -> bool:
         """Whether some executor is home to more tasks than it has slots for."""

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 
 from skewless.errors import SettingError
-from skewless.report import svg
+from skewless.report import placing, svg
 from skewless.report.comparison import Comparison
 from skewless.report.plots import plots
 from skewless.report.records import BatchRecord, QueryRecord, SplitRecord, SwapRecord, key_label
@@ -77,12 +77,22 @@ def page(status: Status, comparison: Comparison | None = None) -> str:
         errors_html(status.errors),
         "" if comparison is None else comparison.html(),
         _overview(status.queries) if len(status.queries) > 1 else "",
+        _executors(status),
     ]
     body += [_query(query, status.max_imbalance) for query in status.queries] or [
         "<p>No streaming query has been seen.</p>"
     ]
     head = f'<meta charset="utf-8"><title>Skewless report</title><style>{STYLE}</style>'
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
+
+
+def _executors(status: Status) -> str:
+    """Who holds what, of all queries; nothing where nothing is placed."""
+    if status.placing is None:
+        return ""
+    lines = "<br>".join(escape(line) for line in status.placing.lines)
+    titles = [(query.query_id, query.title) for query in status.queries]
+    return f"<p>{lines}</p>" + "".join(placing.picture(status.placing, i, title) for i, title in titles)
 
 
 def _query(query: QueryRecord, max_imbalance: float | None) -> str:

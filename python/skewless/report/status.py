@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from skewless.report.placing import PlacingRecord
 from skewless.report.plots import plots
 from skewless.report.records import BatchRecord, HotKey, QueryRecord
 from skewless.wording import amount, counted
@@ -34,6 +35,7 @@ class Status:
     queries: tuple[QueryRecord, ...] = ()
     errors: dict[str, int] = field(default_factory=dict)
     max_imbalance: float | None = None
+    placing: PlacingRecord | None = None  # None: nothing is placed
 
     def __str__(self) -> str:
         lines = [self.loop]
@@ -42,6 +44,8 @@ class Status:
             lines.append("no streaming query has been seen")
         for query in self.queries:
             lines += ["", f"query {query.title}", *_aligned(facts(query))]
+        if self.placing is not None:
+            lines += ["", *self.placing.lines]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -53,6 +57,8 @@ class Status:
             parts += [f"<h4>query {escape(query.title)}</h4>", grid_html((), cells)]
             if query.batches:
                 parts.append(plots(query, self.max_imbalance))
+        if self.placing is not None:
+            parts += [f"<p>{escape(line)}</p>" for line in self.placing.lines]
         return f'<div class="skewless"><style>{PLOT_STYLE}</style>{"".join(parts)}</div>'
 
 

@@ -197,6 +197,32 @@ def heat(frame: Frame, columns: Sequence[tuple[int, Floats]]) -> str:
     return _svg([*body, _unit("partition", height), _batch_axis(frame, height)], height)
 
 
+def places(
+    frame: Frame, columns: Sequence[tuple[int, Sequence[int]]], dots: Sequence[tuple[int, int]] = ()
+) -> str:
+    """One column per batch, one row per partition, coloured by a number that stands for a place (-1: none);
+    hollow circles at `dots`, (batch, partition)."""
+    rows = max(len(places) for _, places in columns)
+    tall = min(22.0, max(4.0, 176 / max(rows, 1)))
+    height = round(tall * rows)
+    cells: dict[int, list[str]] = {}
+    for batch, found in columns:
+        x, width = frame.x(batch), frame.x(batch + 1) - frame.x(batch)
+        for row, place in enumerate(found):
+            if place >= 0:
+                cells.setdefault(place, []).append(
+                    f"M{x:.1f} {TOP + row * tall:.1f}h{width:.1f}v{tall:.1f}h-{width:.1f}z"
+                )
+    body = [f'<path d="{"".join(paths)}" style="fill:{_colour(i)}"/>' for i, paths in sorted(cells.items())]
+    body += [
+        f'<circle cx="{frame.middle(batch):.1f}" cy="{TOP + (row + 0.5) * tall:.1f}" r="3" style="{_DOT}"/>'
+        for batch, row in dots
+    ]
+    for row in range(0, rows, math.ceil(rows / 8)):
+        body.append(_text(LEFT - 6, TOP + (row + 0.5) * tall + 4, str(row), "end"))
+    return _svg([*body, _unit("partition", height), _batch_axis(frame, height)], height)
+
+
 def legend(names: Sequence[str], shades: Sequence[int] | None = None) -> str:
     """The names with the colours of curves, or with shades of the heat map, as HTML to stand above a plot."""
     colours = [_colour(i) if shades is None else _shade(shades[i]) for i in range(len(names))]

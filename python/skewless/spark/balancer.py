@@ -22,7 +22,9 @@ from skewless.control.dry_run import DryRun, dry_run
 from skewless.control.loop import Loop
 from skewless.control.observed import ObservedBatch
 from skewless.control.pace import Pace
-from skewless.control.settings import Settings
+from skewless.control.placement_pace import PlacementPace
+from skewless.control.scaling import Scale
+from skewless.control.settings import OFF, Settings
 from skewless.errors import (
     CheckpointError,
     NotYetError,
@@ -34,8 +36,11 @@ from skewless.errors import (
 from skewless.model.snapshot import imbalance_of
 from skewless.model.table import Table
 from skewless.policies import Limits, Policy
+from skewless.policies.groups import PlacementPolicy
 from skewless.policies.splits import SplitPolicy
 from skewless.report.status import Status
+from skewless.spark import drain
+from skewless.spark.drain import Drained
 from skewless.spark.gateway import Gateway
 from skewless.spark.session import check_session
 from skewless.wording import counted
@@ -172,6 +177,24 @@ class Balancer:
         _check_query(query)
         return self._gateway.placed(query)
 
+    def drain(
+        self,
+        executor: str,
+        decommission: bool = False,
+        timeout_seconds: float | None = drain.TIMEOUT_SECONDS,
+    ) -> Drained:
+        """Empties an executor: its partitions are wished for on the others, over several batches, and no
+        partition is planned onto it until `undrain`. Returns when none is held there, so that it may be
+        ended; with `decommission` it has been, between batches. Queries need input for it: a partition
+        moves with a batch."""
+        if timeout_seconds is not None:
+            _check_numbers(timeout_seconds=timeout_seconds)
+        return drain.drain(self._gateway, self._loop, executor, decommission, timeout_seconds)
+
+    def undrain(self, executor: str) -> None:
+        """The executor may be given partitions again."""
+        self._loop.placer.stay(executor)
+
     def status(self) -> Status:
         """What the loop sees, does and has done, query by query: `print` it, or end a notebook's cell with
         it."""
@@ -235,7 +258,7 @@ class Balancer:
 
     def _look(self) -> None:
         """A loop looks by itself; by hand a look is taken when somebody asks."""
-        if self._loop.settings.by_hand:
+        if self._loop.settings.by_hand and not self._loop.running:
             with self._looking:
                 self._loop.step()
 
@@ -278,6 +301,9 @@ def balance(
     forecast: str = Settings.forecast,
     forecast_folder: str | None = Settings.forecast_folder,
     splits: str | SplitPolicy = Settings.splits,
+    placement: str | PlacementPolicy = Settings.placement,
+    scale: Scale | None = None,
+    placement_pace: PlacementPace | None = None,
 ) -> Balancer:
     """Keeps every routed streaming query of the session level from now on, on a thread of its own; stop it
     with `stop()`.
@@ -305,11 +331,17 @@ def balance(
     splits          over how many partitions a hot key of a stream-stream join is spread: "off" (none is),
                     "auto" (the width that pays), or the name of a paper's policy
                     (`skewless.policies.splits.names()`). No other operator's keys are split
+    placement       which executor holds which partition: "off" (Spark decides), or the policy that levels
+                    partitions over executors, a name of `skewless.policies.groups.names()` or a function.
+                    With policy=None that is all the loop does
+    scale           how many executors there may be (`skewless.Scale`): more are asked for and idle ones are
+                    emptied and ended, on standalone clusters and local-cluster; None: none
+    placement_pace  how eager the loop is to place (`skewless.PlacementPace`)
 
     A session has one loop. The loop never fails a query: what goes wrong is logged and shown in `status()`.
     """
     check_session(spark)
-    if policy is None:
+    if policy is None and placement == OFF and scale is None:
         gateway = Gateway(spark)
         return Balancer(gateway, Loop(gateway, Settings(policy=None)))
     _check_numbers(
@@ -334,8 +366,13 @@ def balance(
         forecast,
         forecast_folder,
         splits,
+        placement,
+        scale,
+        PlacementPace() if placement_pace is None else placement_pace,
     )
     gateway = Gateway(spark)
+    if scale is not None and (obstacle := gateway.fixed_executors()) is not None:
+        raise SettingError(f"scale cannot be used here: {obstacle}, or leave scale out.")
     with _starting:
         _started[:] = [(other, loop) for other, loop in _started if loop.running]
         if any(gateway.same_session(other) for other, _ in _started):

@@ -74,6 +74,23 @@ class Gateway:
         """Takes back what an offline tool has left half-way."""
         return str(self._call("mendCheckpoint", self._session, location))
 
+    def repartition_checkpoint(self, location: str, partitions: int) -> None:
+        """Spark's own offline tool; it is done when this returns. What it has refused is mended: Spark opens
+        a batch before it looks at the provider."""
+        try:
+            self._spark._streamingCheckpointManager.repartition(location, partitions)
+        except PySparkException as error:
+            refused = "UNSUPPORTED_PROVIDER" in str(error)
+            said = self.mend_checkpoint(location) if refused else "Run it again with the same number"
+            raise errors.CheckpointError(
+                f"{location} was not repartitioned: {str(error).splitlines()[0].rstrip('.')}. "
+                + (
+                    f"{said} Spark's tool takes RocksDB state only; see `skewless convert`."
+                    if refused
+                    else f"{said}, or see what Spark says of it."
+                )
+            ) from error
+
     def conversion(self, location: str, checkpoint_format: int, file_sink: str | None = None) -> Any:
         """What there is to convert: a `ConvertCheckpoint` of the JVM."""
         return self._call("conversion", self._session, location, checkpoint_format, file_sink)
@@ -112,6 +129,29 @@ class Gateway:
     def placed(self, query: Any) -> dict[int, str]:
         """The wishes in force, by partition."""
         return {int(p): str(executor) for p, executor in self._call("placed", query._jsq).items()}
+
+    def executors(self) -> dict[str, int]:
+        """The executors that take tasks, each with the tasks that it runs at once."""
+        lines = str(self._call("executors", self._session)).splitlines()
+        return {executor: int(slots) for executor, slots in (line.split() for line in lines)}
+
+    def fixed_executors(self) -> str | None:
+        """Why executors can be neither added nor ended here."""
+        found = self._call("fixedExecutors", self._session)
+        return None if found is None else str(found)
+
+    def request_executors(self, total: int) -> bool:
+        """Asks the cluster for so many in all; none is ended."""
+        return bool(self._call("requestExecutors", self._session, total))
+
+    def warm_executor(self, executor: str) -> None:
+        """Has a new executor load what stateful tasks need; waits for it."""
+        self._call("warmExecutor", self._session, executor)
+
+    def end_executor(self, executor: str, wait_seconds: float) -> bool:
+        """Ends an executor between batches, or after so many seconds in any case: whether between
+        batches."""
+        return bool(self._call("endExecutor", self._session, executor, int(1000 * wait_seconds)))
 
     def loads(
         self, query_id: str
@@ -273,5 +313,10 @@ def _observed(java: Any) -> ObservedBatch:
         state_hashes=np.frombuffer(java.stateHashes(), dtype="<i4"),
         state_bytes=np.frombuffer(java.stateBytes(), dtype="<i8"),
         partition_state_bytes=np.frombuffer(java.partitionStateBytes(), dtype="<i8"),
+        executor_ids=tuple(str(java.executorIds()).split()),
+        busy_ms=np.frombuffer(java.executorBusyMs(), dtype="<i8"),
+        cpu_ms=np.frombuffer(java.cpuMs(), dtype="<i8"),
+        remote_bytes=np.frombuffer(java.remoteBytes(), dtype="<i8"),
+        snapshot_versions=np.frombuffer(java.snapshotVersions(), dtype="<i8"),
         key_values={int(key_hash): str(value) for key_hash, value in json.loads(java.keyValues()).items()},
     )

@@ -10,6 +10,7 @@ import io.skewless.table.TableCodec
 import org.apache.spark.sql.{Column, DataFrame, SparkSession}
 import org.apache.spark.sql.classic.{SparkSession => ClassicSession}
 import org.apache.spark.sql.skewless.checkpoint.{ConvertCheckpoint, MendCheckpoint, ReleaseCheckpoint}
+import org.apache.spark.sql.skewless.placement.Executors
 import org.apache.spark.sql.skewless.query.QueryRegistry
 import org.apache.spark.sql.skewless.route.Routing
 import org.apache.spark.sql.skewless.ui.LoopNews
@@ -114,6 +115,39 @@ object Gateway {
       .placed
       .map { case (partition, executor) => Int.box(partition) -> executor }
       .asJava
+
+  // -- executors ------------------------------------------------------------------------------------------
+
+  /** The executors that take tasks, each with its slots: "id slots" a line. */
+  def executors(session: SparkSession): String = {
+    val isAlive = fleet(session).isAlive _
+    val alive = application(session).listener.aliveSlots.byExecutor.filter(one => isAlive(one._1))
+    alive.map { case (id, slots) => s"$id $slots" }.mkString("\n")
+  }
+
+  /** Why executors can be neither added nor ended here; null if nothing speaks against it. */
+  def fixedExecutors(session: SparkSession): String = fleet(session).obstacle.orNull
+
+  /** Asks the cluster for so many executors in all; none is ended. */
+  def requestExecutors(session: SparkSession, total: Int): Boolean = fleet(session).request(total)
+
+  /** Has a new executor load what a stateful task needs, in tasks that do nothing else; waits for it. */
+  def warmExecutor(session: SparkSession, executor: String): Unit =
+    fleet(session).warm(executor, sparkSlots(session, executor))
+
+  /**
+   * Ends an executor once no job runs, or after so many milliseconds in any case; another does not come in
+   * its place. Whether it went between batches.
+   */
+  def endExecutor(session: SparkSession, executor: String, waitMs: Long): Boolean =
+    fleet(session).end(executor, waitMs)
+
+  private def fleet(session: SparkSession): Executors = new Executors(classic(session).sparkContext)
+
+  private def sparkSlots(session: SparkSession, executor: String): Int =
+    application(session).listener.aliveSlots.byExecutor
+      .collectFirst { case (`executor`, slots) => slots }
+      .getOrElse(1)
 
   // -- watching -------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@ package io.skewless.observe
 import java.util.{List => JList, UUID}
 
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 
 import org.apache.spark.{SparkConf, SparkContext, Success}
 import org.apache.spark.scheduler.{
@@ -44,7 +45,9 @@ final class BatchListener(
 
   // -- what Spark says ------------------------------------------------------------------------------------
 
-  override def onTaskEnd(end: SparkListenerTaskEnd): Unit =
+  override def onTaskEnd(end: SparkListenerTaskEnd): Unit = {
+    if (end.taskMetrics != null)
+      synchronized(slots.ran(end.taskInfo.executorId, end.taskMetrics.executorRunTime))
     if (end.reason == Success && end.taskMetrics != null) synchronized {
       for {
         info <- end.taskInfo.accumulables
@@ -56,6 +59,7 @@ final class BatchListener(
         case _ =>
       }
     }
+  }
 
   override def onExecutorAdded(event: SparkListenerExecutorAdded): Unit =
     synchronized(slots.added(event.executorId, event.executorInfo.totalCores))
@@ -74,6 +78,12 @@ final class BatchListener(
       val progress = event.progress
       val (id, run, batch, millis) =
         (progress.id.toString, progress.runId, progress.batchId, progress.batchDuration)
+      for {
+        operator <- progress.stateOperators.toSeq if operator != null && operator.customMetrics != null
+      } {
+        val metrics = operator.customMetrics.asScala.map { case (name, value) => name -> value.longValue }
+        synchronized(commits.snapshotsTold(id, metrics))
+      }
       if (synchronized(commits.record(id, run, batch, millis))) events.committed(run, batch, millis)
       news.add()
     case event: QueryTerminatedEvent =>
@@ -142,6 +152,9 @@ final class BatchListener(
 
   // -- what is known --------------------------------------------------------------------------------------
 
+  /** The executors that take tasks. */
+  def aliveSlots: Slots = synchronized(slots.alive)
+
   /** The loads of a query's exchanges, oldest batch first; an empty id asks for batch jobs. */
   def loads(queryId: String): Seq[BatchLoads] = synchronized(loads.of(queryId))
 
@@ -175,7 +188,8 @@ final class BatchListener(
         localityWaitMs,
         values,
         commit.at,
-        keys.sides(queryId, batch)
+        keys.sides(queryId, batch),
+        commits.snapshotsOf(queryId)
       )
     }
   }

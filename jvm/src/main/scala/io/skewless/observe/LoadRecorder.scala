@@ -55,6 +55,8 @@ private[observe] final class LoadRecorder(retainedBatches: Int) {
         loads.rows(index) = counted.getOrElse(counters.rows, 0L) / indices.size
         loads.bytes(index) = counters.bytes.map(counted.getOrElse(_, 0L)).sum / indices.size
         loads.runMs(index) = end.taskMetrics.executorRunTime / indices.size
+        loads.cpuMs(index) = end.taskMetrics.executorCpuTime / 1000000 / indices.size
+        loads.remoteBytes(index) = end.taskMetrics.shuffleReadMetrics.remoteBytesRead / indices.size
         loads.startedAt(index) = end.taskInfo.launchTime
         loads.executors(index) = end.taskInfo.executorId
       }

@@ -13,6 +13,10 @@ final class BatchLoads(val queryId: String, val batchId: Long, val epoch: Long, 
   val rows: Array[Long] = new Array[Long](partitions)
   val bytes: Array[Long] = new Array[Long](partitions)
   val runMs: Array[Long] = Array.fill(partitions)(-1L)
+  val cpuMs: Array[Long] = Array.fill(partitions)(-1L)
+
+  /** Of what the partition's task read of shuffles, what came from other hosts or executors. */
+  val remoteBytes: Array[Long] = new Array[Long](partitions)
 
   /** When the driver launched the partition's task, by its clock, and on which executor. */
   val startedAt: Array[Long] = Array.fill(partitions)(-1L)
@@ -31,6 +35,7 @@ final case class Upcoming(epoch: Long, rows: Array[Long], keys: HotKeys, sides: 
  *
  * @param batchMs how long it took; of a batch that is still to come, how long it took to look at it
  * @param slots   of the executors that are alive when this is asked for
+ * @param snapshots the version of the last snapshot, of the partitions that Spark names: those with the oldest
  * @param sides  which side of its join a split may spread, see `JoinInput`
  * @param localityWaitMs how long a free slot waits for tasks whose state lies on its executor
  * @param committedAt when the driver heard of its commit, in milliseconds of the epoch; 0 of a batch to come
@@ -45,7 +50,8 @@ final class ObservedBatch(
     val localityWaitMs: Long,
     values: Map[Int, String] = Map.empty,
     val committedAt: Long = 0,
-    val sides: String = ""
+    val sides: String = "",
+    snapshots: Map[Int, Long] = Map.empty
 ) {
   import ObservedBatch._
 
@@ -57,11 +63,13 @@ final class ObservedBatch(
   def bytes: Array[Byte] = longs(Array.tabulate(partitions)(p => alike.map(_.bytes(p)).sum))
 
   /** One task reads all exchanges of its stage: its time counts once. */
-  def runMs: Array[Byte] = longs(Array.tabulate(partitions)(longest(_)._1))
+  def runMs: Array[Byte] = longs(Array.tabulate(partitions)(p => longest(p).runMs(p)))
+  def cpuMs: Array[Byte] = longs(Array.tabulate(partitions)(p => longest(p).cpuMs(p)))
+  def remoteBytes: Array[Byte] = longs(Array.tabulate(partitions)(p => longest(p).remoteBytes(p)))
 
   /** When each partition's task was launched, from the first launch on; -1 where nobody knows. */
   def startMs: Array[Byte] = {
-    val launched = Array.tabulate(partitions)(longest(_)._2)
+    val launched = Array.tabulate(partitions)(p => longest(p).startedAt(p))
     val first = launched.filter(_ >= 0).minOption.getOrElse(0L)
     longs(launched.map(at => if (at < 0) -1L else at - first))
   }
@@ -69,12 +77,21 @@ final class ObservedBatch(
   /**
    * The executor that ran each partition's task, as a place in `executorSlots`; -1 if it is gone, or unknown.
    */
-  def executors: Array[Byte] = ints(Array.tabulate(partitions)(p => slots.indexOf(longest(p)._3)))
+  def executors: Array[Byte] = ints(Array.tabulate(partitions)(p => slots.indexOf(longest(p).executors(p))))
   def executorSlots: Array[Byte] = ints(slots.byExecutor.map(_._2).toArray)
 
-  /** The task of a partition that ran longest, among those of several stages: time, launch, executor. */
-  private def longest(p: Int): (Long, Long, String) =
-    alike.map(loads => (loads.runMs(p), loads.startedAt(p), loads.executors(p))).maxBy(_._1)
+  /** The ids of the executors in `executorSlots`; none has a line break. */
+  def executorIds: String = slots.byExecutor.map(_._1).mkString("\n")
+
+  /** How long the tasks of each, of all queries and jobs, have run since it came. */
+  def executorBusyMs: Array[Byte] =
+    longs(slots.byExecutor.map { case (executor, _) => slots.busyMs.getOrElse(executor, 0L) }.toArray)
+
+  /** The version of the last snapshot of each partition, -1 if there is none; -2 where nobody told. */
+  def snapshotVersions: Array[Byte] = longs(Array.tabulate(partitions)(snapshots.getOrElse(_, -2L)))
+
+  /** The stage whose task of a partition ran longest, if several have such a partition. */
+  private def longest(p: Int): BatchLoads = alike.maxBy(_.runMs(p))
 
   def keyHashes: Array[Byte] = ints(keys.hashes)
   def keyRows: Array[Byte] = longs(keys.rows)

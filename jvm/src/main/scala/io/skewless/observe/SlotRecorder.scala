@@ -11,11 +11,16 @@ import org.apache.spark.SparkConf
 private[observe] final class SlotRecorder(taskCpus: Int) {
   private val executors = mutable.LinkedHashMap.empty[String, Int]
   private val excluded = mutable.HashSet.empty[String]
+  private val busy = mutable.HashMap.empty[String, Long].withDefaultValue(0L)
+
+  /** A task of any kind has ended there. */
+  def ran(executor: String, millis: Long): Unit = busy(executor) += millis
 
   def added(executor: String, cores: Int): Unit = executors(executor) = cores / taskCpus
 
   def removed(executor: String): Unit = {
     executors.remove(executor)
+    busy.remove(executor)
     excluded -= executor
   }
 
@@ -24,11 +29,16 @@ private[observe] final class SlotRecorder(taskCpus: Int) {
 
   def include(executor: String): Unit = excluded -= executor
 
-  def alive: Slots = Slots(executors.toSeq.filterNot { case (executor, _) => excluded(executor) })
+  def alive: Slots =
+    Slots(executors.toSeq.filterNot { case (executor, _) => excluded(executor) }, busy.toMap)
 }
 
-/** How many tasks each executor runs at once. */
-final case class Slots(byExecutor: Seq[(String, Int)]) {
+/**
+ * How many tasks each executor runs at once.
+ *
+ * @param busyMs how long the tasks of each have run, all of them added up since it came
+ */
+final case class Slots(byExecutor: Seq[(String, Int)], busyMs: Map[String, Long] = Map.empty) {
   private val indices = byExecutor.map(_._1).zipWithIndex.toMap
 
   /** The executor's place in this list; -1 if it is not there any more, or was never known. */

@@ -35,6 +35,16 @@ class SlotRecorderSuite extends AnyFunSuite with TestSpark {
     assert(recorder.alive.byExecutor == Seq("1" -> 4))
   }
 
+  test("how long tasks have run counts from an executor's coming to its going") {
+    val recorder = new SlotRecorder(taskCpus = 1)
+    recorder.added("1", 4)
+    recorder.ran("1", 300)
+    recorder.ran("1", 40)
+    assert(recorder.alive.busyMs == Map("1" -> 340))
+    recorder.removed("1")
+    assert(recorder.alive.busyMs.isEmpty)
+  }
+
   test("settings of Spark: CPUs per task, and the wait for a local slot") {
     val conf = new SparkConf(false)
     assert(Slots.taskCpus(conf) == 1 && Slots.localityWaitMs(conf) == 3000)
@@ -53,8 +63,14 @@ class SlotRecorderSuite extends AnyFunSuite with TestSpark {
     assert(loads.executors.forall(_ == "driver"))
     assert(loads.startedAt.forall(_ > 0))
     val (keys, state) = (HotKeys(Array(), Array(), 0), KnownState(Array(), Array(), Array()))
-    val slots = Slots(Seq("gone" -> 3, "driver" -> 2))
-    val seen = new ObservedBatch(0, 10, Seq(loads), keys, state, slots, 3000)
+    assert(loads.cpuMs.zip(loads.runMs).forall { case (cpu, run) => cpu >= 0 && cpu <= run + 50 })
+    assert(loads.remoteBytes.forall(_ == 0)) // there is no other executor
+    val slots = Slots(Seq("gone" -> 3, "driver" -> 2), Map("driver" -> 70L))
+    val seen =
+      new ObservedBatch(0, 10, Seq(loads), keys, state, slots, 3000, snapshots = Map(1 -> 8L, 2 -> -1L))
+    assert(seen.executorIds == "gone\ndriver" && longs(seen.executorBusyMs) == Seq(0, 70))
+    assert(longs(seen.snapshotVersions) == Seq(-2, 8, -1, -2))
+    assert(longs(seen.cpuMs) == loads.cpuMs.toSeq && longs(seen.remoteBytes) == Seq(0, 0, 0, 0))
     assert(ints(seen.executors) == Seq(1, 1, 1, 1) && ints(seen.executorSlots) == Seq(3, 2))
     val starts = longs(seen.startMs)
     assert(starts.min == 0 && starts.forall(_ < 600000))

@@ -43,7 +43,10 @@ final class QueryRegistry private extends RunEvents {
   /** From the next batch on a loop watches this run: its keys are counted, and its planner may wait. */
   def watch(loop: String, query: StreamingQuery, how: Watching): Unit = {
     val execution = QueryRegistry.executionOf(query)
-    if (execution.isActive) watches.watch(loop, execution.runId, how)
+    if (execution.isActive) {
+      watches.watch(loop, execution.runId, how)
+      if (!execution.isActive) watches.ended(execution.runId) // its end may have been heard of in between
+    }
   }
 
   /** The loop has ended: what only this loop watched is not counted any more, and no planner waits for it. */

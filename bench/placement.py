@@ -36,7 +36,7 @@ EXECUTORS = 4
 WEIGHTS = (8, 7, 6, 5, 4, 1, 3, 2, 1, 3, 2, 2)  # keys of each partition
 START = (0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 3)  # executor of each partition
 WAIT_MS = 40
-LOOP_FROM, DRAIN_FROM, ADD_FROM, END = 3, 12, 20, 30
+LOOP_FROM, DRAIN_FROM, ADD_FROM, END = 3, 10, 16, 24
 PACE = skewless.PlacementPace(patience=2, cooldown_seconds=10, plan_share=0.25)
 
 

@@ -81,3 +81,23 @@ lazy val benchJvm = (project in file("bench/jvm"))
   )
 
 lazy val root = (project in file(".")).aggregate(jvm).settings(publish / skip := true)
+
+// A Kafka broker and Spark's connector to it, for the tests: `build/sbt kafka/jars` puts their jars in one folder.
+lazy val kafka = (project in file("build/kafka"))
+  .settings(
+    publish / skip := true,
+    libraryDependencies ++= Seq(
+      "org.apache.kafka" %% "kafka" % "3.9.1",
+      "org.slf4j" % "slf4j-simple" % "1.7.36", // the broker's log goes to its standard error
+      ("org.apache.spark" %% "spark-sql-kafka-0-10" % sparkVersion).intransitive(),
+      // Delegation tokens, which the tests do not use; of an older line, which every mirror of Maven Central has.
+      ("org.apache.spark" %% "spark-token-provider-kafka-0-10" % "4.0.0").intransitive(),
+      "org.apache.commons" % "commons-pool2" % "2.12.0"
+    ),
+    TaskKey[Unit]("jars") := {
+      val folder = baseDirectory.value / "jars"
+      IO.delete(folder)
+      (Compile / externalDependencyClasspath).value.files.foreach(jar => IO.copyFile(jar, folder / jar.getName))
+      IO.touch(folder / "complete")
+    }
+  )

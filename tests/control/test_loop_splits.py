@@ -29,6 +29,14 @@ def scene(query: FakeQuery, policy: str = "auto", **pace: int) -> Scene:
     return Scene(query, settings=replace(EAGER, pace=quick, splits=policy))
 
 
+def test_who_has_not_asked_for_splits_is_told_of_a_join_that_could() -> None:
+    told = 'splits="auto") could split it'
+    assert told in scene(join(), "off").see(JOIN, 3).why
+    assert told not in scene(join(), "off").see(COOL, 3).why, "no key is too heavy"
+    assert told not in scene(join(sides=""), "off").see(JOIN, 3).why, "no side may be split"
+    assert told not in scene(join(), "auto").see(JOIN, 3).why
+
+
 @pytest.mark.parametrize("policy", splits.names())
 def test_a_hot_key_of_a_join_is_split_and_goes_home_when_it_cools(policy: str) -> None:
     seen = scene(join(values={HOT: "Chengdu"}), policy)

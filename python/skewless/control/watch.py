@@ -45,6 +45,10 @@ from skewless.report.records import (
 log = logging.getLogger("skewless")
 
 BY_HAND = "by hand: tables are published with balancer.publish"
+COULD_SPLIT = (
+    "one key of its join has more than a partition's fair share; "
+    'skewless.balance(..., splits="auto") could split it'
+)
 EXCLUDED = "left alone: excluded by balance_only or exclude"
 AHEAD_DECAY = 1e-6  # in a snapshot of what is ahead, earlier batches say what a row costs, and no more
 
@@ -363,9 +367,18 @@ class Watch:
         )
         self.doing = "asking Spark"
         self._decided_on = controller.status.imbalance
-        self._why = decision.why
+        self._why = decision.why + self._could_split(snapshot, controller.status.imbalance)
         if decision.action == "swap" and decision.plan is not None:
             self._publish(controller, decision, decision.plan)
+
+    def _could_split(self, snapshot: Snapshot, imbalance: float) -> str:
+        """What to say if a key of a join is too heavy for any move, and its user has not asked for splits."""
+        most = 1 + self._settings.limits.max_imbalance
+        if self._settings.split_policy or not snapshot.sides or imbalance < most - 1:
+            return ""
+        if snapshot.costs.max(initial=0.0) <= most * snapshot.loads.mean():
+            return ""
+        return f"; {COULD_SPLIT}"
 
     def _may_act(self) -> bool:
         """Whether the user wants tables made for this query, now."""

@@ -86,7 +86,7 @@ final class FileRun(dir: Path, operator: Operator, format: String, inFiles: Bool
   private def swaps(spark: SparkSession): Map[Long, Table] = {
     val hashes = spark.read
       .schema(FileRun.Schema)
-      .json(s"halt:$dir/in")
+      .json(s"$dir/in") // not what a driver dies of
       .withColumn("t", timestamp_seconds(col("t")))
       .withColumn("w", window(col("t"), "20 seconds"))
       .select(Routing.keyHash(spark, operator.keys.map(col)))

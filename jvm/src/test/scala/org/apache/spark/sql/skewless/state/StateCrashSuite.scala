@@ -78,6 +78,8 @@ class StateCrashSuite extends AnyFunSuite with StatefulRun with BeforeAndAfterAl
           Files.exists(one.dir.resolve("fired")),
           s"the driver did die there; its log: ${drivers(i).log(one)}"
         )
+        val isPinned = Files.exists(one.dir.resolve("checkpoint/_skewless/pins/3"))
+        assert(isPinned || !StateCrashSuite.InSwap(one.point), "it died in the swap's batch, not before it")
         one.run.run(spark)
         val (found, expected) = (one.run.rows, plain(one.operator, one.batches).rows)
         expected.keys.toSeq.sorted
@@ -143,6 +145,8 @@ class StateCrashSuite extends AnyFunSuite with StatefulRun with BeforeAndAfterAl
 }
 
 private object StateCrashSuite {
+  private val InSwap =
+    Set("during the map stage", "during the export", "after some state commits", "after all state commits")
 
   /** One for each point; few of the slow ones. */
   private val quick: Seq[Operator] = Seq(

@@ -36,13 +36,13 @@ suites: tools         ## Scala suites, on local[n]
 	@rm -rf jvm/target/test-reports
 	build/sbt jvm/test
 
-# Every operator, each fault, checkpoints of older lines, and Python's operators on real executors.
-SUBSET := *.StateSwapSuite *.StateFaultSuite *.JoinSplitFaultSuite *.GoldenCheckpointSuite *.RealTimeSuite
+# Every operator, the faults of tasks and files, checkpoints of older lines, and Python's operators on real executors.
+SUBSET := *.StateSwapSuite *.StateFaultSuite *.GoldenCheckpointSuite *.RealTimeSuite
 
 subset: $(OTHER_LINES:%=subset-%)  ## what `make test` tries on the further Spark lines; `make lines` tries all
 
 subset-%: .venv-%/ready $(JARS)
-	@echo "== Spark $*: every operator and fault"
+	@echo "== Spark $*: every operator, and faults"
 	@rm -rf jvm/target/spark-$*/test-reports && mkdir -p out
 	build/sbt -Dskewless.line=$* "jvm/testOnly $(SUBSET)"
 	.venv-$*/bin/python -m pytest integration/test_state.py -v -m "not rare" --junitxml=out/junit-integration-$*.xml

@@ -175,8 +175,9 @@ def literal_of(column: Column) -> Any:
 
 
 def is_named(column: Column) -> bool:
-    """Whether a column is one of a DataFrame's by its name, and nothing is computed."""
-    return name_of(_node(column)) == "UnresolvedAttribute"
+    """Whether a column is one of a DataFrame's by its name, and nothing is computed; a field of one is."""
+    node = _node(column)
+    return name_of(node) == "UnresolvedAttribute" and node.nameParts().size() == 1
 
 
 def sorted_by(column: Column) -> tuple[Column, bool, bool]:

@@ -144,8 +144,11 @@ def _why_plain_at_once(asked: Windows, plain: DataFrame, count: int, hot: Sequen
             "the rows are read twice, and it is not certain that they are the same both times: only files, "
             "ranges and literal rows below selects, filters, joins and unions are. Write them to a file first"
         )
-    if any("collate" in field.dataType.simpleString() for field in asked.rows.select(*asked.keys).schema):
-        return "a key is of a collation, and what Spark's joins take for equal in it depends on their form"
+    compared = asked.rows.select(*asked.keys, *(one.column for one in asked.order)).schema
+    if any("collate" in field.dataType.simpleString() for field in compared):
+        return (
+            "a key or an order column is of a collation, in which not every comparison is Spark's own sort's"
+        )
     return why_whole(asked.functions, asked.types(plain), asked.order)
 
 

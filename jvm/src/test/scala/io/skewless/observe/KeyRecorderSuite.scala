@@ -39,7 +39,9 @@ class KeyRecorderSuite extends AnyFunSuite {
     assert(recorder.newest("query").contains(7))
   }
 
-  test("a task that is heard of late counts, unless its batch is long over; a batch that runs again counts anew") {
+  test(
+    "a task that is heard of late counts, unless its batch is long over; a batch that runs again counts anew"
+  ) {
     val recorder = new KeyRecorder(retained, tracked)
     (0 to 6).foreach(id => batch(recorder, id, id.toLong))
     recorder.record(6, count(tasks, 6))

@@ -183,9 +183,11 @@ def drain_and_end(spark: SparkSession, arms: list[Arm], executor: str, events: d
         balancer._loop.placer.leave(executor)
     for balancer in balanced:
         balancer.drain(executor, timeout_seconds=300)
-    between = Gateway(spark).end_executor(executor, 30.0)
+    has_ended = Gateway(spark).end_executor(executor, 30.0)
     at = len(arms[0].taken_ms)
-    events[at] = f"executor {executor} was ended " + ("between batches" if between else "while jobs ran")
+    events[at] = f"executor {executor} was " + (
+        "ended" if has_ended else "not ended: jobs ran without a pause"
+    )
 
 
 def tell(spark: SparkSession, arms: list[Arm], events: dict[int, str]) -> None:

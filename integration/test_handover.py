@@ -95,7 +95,7 @@ def test_converted_adopted_balanced_released_and_on_without_the_jar(
     checkpoint = str(query.checkpoint)
     go_plain(query, 0, provider=HDFS)
     assert "nothing was written" in command("convert", checkpoint, "--dry-run")
-    converted = command("convert", checkpoint)
+    converted = command("convert", checkpoint, "--no-file-sink")
     assert "is a RocksDB checkpoint from batch 1 on" in converted, converted
 
     query.start(HDFS).feed(1)  # adopted in this batch: the checkpoint's provider wins over the session's
@@ -162,10 +162,12 @@ def test_sparks_own_tools_work_on_what_is_ours_or_what_they_leave_is_mended(
     query.feed(4)
     query.assert_moved(home)
     query.query.stop()
-    done = command("repartition", checkpoint, str(2 * N))
+    done = command("repartition", checkpoint, str(2 * N), "--no-file-sink")
     assert "is plain Spark's from its next start on" in done, done
     assert f"has {2 * N} partitions" in done, done
-    assert "was not repartitioned" in command("repartition", checkpoint, str(2 * N))  # it has as many
+    assert "was not repartitioned" in command(
+        "repartition", checkpoint, str(2 * N), "--no-file-sink"
+    )  # it has
     query.start().feed(5, 6)
     moved = balancer.publish(query.query, skewless.Table(2 * N, {h: (h + 1) % (2 * N) for h in hashes}))
     query.feed(7)

@@ -202,7 +202,11 @@ def test_rows_whose_content_a_retry_may_change_are_dealt_by_their_mapper(spark: 
         plan: Any = side.slotted(None)._jdf.queryExecution().analyzed().toString()
         return "mapper" if "SPARK_PARTITION_ID" in plan else "content"
 
-    assert dealt_by(thirds) == "mapper"
+    left.createOrReplaceTempView("rows_of_left")
+    inner = "select sum(v / 3) from rows_of_left r where r.k = l.k"
+    correlated = spark.sql(f"select l.*, ({inner}) thirds from rows_of_left l")
+
+    assert dealt_by(thirds) == dealt_by(correlated) == "mapper"
     assert dealt_by(left.where(F.rand() < 0.5)) == "mapper"
     assert dealt_by(thirds, ["v"]) == "content"
     assert dealt_by(left.join(right, "k").sort("w")) == "content"

@@ -202,7 +202,7 @@ def test_where_nothing_is_hot_or_can_be_cut_it_is_sparks_own_window(spark: Spark
     uniform = spark.range(0, 4000).selectExpr("id % 500 as k", "id as v", "1 as t")
     hot = numbers(spark)
     wide = hot.withColumn("m", F.col("v").cast("decimal(30, 0)"))
-    rand = hot.where(F.rand(3) >= 0)
+    rand, maps = hot.where(F.rand(3) >= 0), hot.withColumn("m", F.create_map(F.lit("v"), "v"))
     one: dict[str, Column] = {"n": F.count("*")}
     for df, order, columns, options, why in (
         (uniform, "v", one, {}, "no key is heavier"),
@@ -215,6 +215,7 @@ def test_where_nothing_is_hot_or_can_be_cut_it_is_sparks_own_window(spark: Spark
         (rand, "v", one, {"hot": [3]}, "not certain that they are the same"),
         (wide, "v", {"n": F.sum("m")}, {"hot": [3]}, "no digit to spare"),
         (hot, [F.asc("t"), F.desc("v")], {"n": F.lag("v")}, {"hot": [3]}, "the order rises and falls"),
+        (maps, "v", {"n": F.lag("m")}, {"hot": [3]}, "which has no order"),
     ):
         made = skewless.window(df, "k", order, columns, **options)
         assert why in str(skewless.explain_aggregate(made))

@@ -44,6 +44,7 @@ class FakeCluster:
         self.requested: list[int] = []
         self.warmed: list[str] = []
         self.ended: list[str] = []
+        self.is_quiet = True  # whether there is a moment without a job
         self.seconds_per_batch = 1.0
         self.fixed: str | None = None  # why executors cannot be changed
 
@@ -138,9 +139,10 @@ class FakeCluster:
 
     def end_executor(self, executor: str, wait_seconds: float) -> bool:
         self._may_fail("end_executor")
-        self.ended.append(executor)
-        self.kill(executor)
-        return True
+        if self.is_quiet:
+            self.ended.append(executor)
+            self.kill(executor)
+        return self.is_quiet
 
     def _may_fail(self, call: str) -> None:
         if call in self.fail:

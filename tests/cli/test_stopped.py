@@ -70,7 +70,10 @@ def printed(*arguments: str, exit_code: int = 0) -> str:
 
 
 def test_convert_copies_every_store_and_commits(jvm: SimpleNamespace) -> None:
-    output = printed("convert", "/c")
+    for sinks in ((), ("--no-file-sink", "--file-sink", "/d")):
+        assert "_spark_metadata" in printed("convert", "/c", *sinks, exit_code=2)
+    assert not jvm.found.copied
+    output = printed("convert", "/c", "--no-file-sink")
     assert output.startswith("5.2 kB of state, to be copied in batch 4\n")
     assert "operator 1: 1,000 rows in" in output
     assert output.endswith("committed [0, 1]\n")
@@ -96,10 +99,14 @@ def test_a_refusal_is_one_line_and_exit_code_1(jvm: SimpleNamespace) -> None:
 def test_repartition_releases_first_and_stops_at_a_refusal(jvm: SimpleNamespace) -> None:
     done: list[tuple[str, int]] = []
     jvm.repartition_checkpoint = lambda location, partitions: done.append((location, partitions))
-    assert printed("repartition", "/c", "8", exit_code=1) == "Error: /c: its keys are not at home.\n"
+    assert "--no-file-sink" in printed("repartition", "/c", "8", exit_code=2)
+    assert (
+        printed("repartition", "/c", "8", "--no-file-sink", exit_code=1)
+        == "Error: /c: its keys are not at home.\n"
+    )
     assert done == []
     jvm.release_checkpoint = lambda location: f"released {location}"
-    output = printed("repartition", "/c", "8")
+    output = printed("repartition", "/c", "8", "--no-file-sink")
     assert output.startswith("released /c\n/c has 8 partitions from its next start on")
     assert "spark.skewless.adopt=true" in output
     assert done == [("/c", 8)]

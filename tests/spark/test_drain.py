@@ -59,9 +59,19 @@ def test_with_decommission_it_is_ended_too() -> None:
     scene = Scene(PlacedQuery(["a", "b", "c", "c"], [0.1] * 4), "a", "b", "c")
     done = scene.drain("c", decommission=True)
     assert done.ended
-    assert done.between_batches
     assert scene.cluster.ended == ["c"]
     assert scene.loop.placer.leaving == frozenset()
+
+
+def test_while_jobs_run_without_a_pause_no_executor_is_ended() -> None:
+    scene = Scene(PlacedQuery(["a", "b", "c", "c"], [0.1] * 4), "a", "b", "c")
+    scene.cluster.is_quiet = False
+    with pytest.raises(NotYetError, match="without a pause"):
+        scene.drain("c", decommission=True)
+    assert scene.cluster.ended == []
+    assert scene.loop.placer.leaving == {"c"}
+    scene.cluster.is_quiet = True
+    assert scene.drain("c", decommission=True).ended
 
 
 def test_the_last_executor_and_a_stranger_are_refused() -> None:

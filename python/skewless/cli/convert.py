@@ -10,9 +10,10 @@ from skewless.cli.terminal import needs_spark, plain_errors
 from skewless.wording import amount
 
 FILE_SINK = (
-    "Stop here if the query writes files with Spark's own sink (format parquet, json, csv, ... and "
-    "start(DIR)), and give --file-sink DIR: without it the sink's log, DIR/_spark_metadata, would lack this "
-    "batch, and DIR could not be read any more."
+    "Does the query write files with Spark's own sink (format parquet, json, csv, ... and start(DIR))? Then "
+    "give --file-sink DIR: without it the sink's log, DIR/_spark_metadata, would lack this batch, and DIR "
+    "could not be read any more. If it does not, give --no-file-sink. The checkpoint does not say which sink "
+    "it has."
 )
 
 
@@ -33,10 +34,16 @@ FILE_SINK = (
     help="The folder that the query writes with Spark's own file sink: start(DIR). An empty entry for the "
     "batch of the conversion is put into its log, DIR/_spark_metadata.",
 )
+@click.option("--no-file-sink", is_flag=True, help="The query does not write with Spark's own file sink.")
 @plain_errors
 @needs_spark
 def convert_command(
-    location: str, dry_run: bool, drop_old: bool, checkpoint_format: int, file_sink: str | None
+    location: str,
+    dry_run: bool,
+    drop_old: bool,
+    checkpoint_format: int,
+    file_sink: str | None,
+    no_file_sink: bool,
 ) -> None:
     """Make the HDFS-backed CHECKPOINT of a stopped query one of Spark's RocksDB provider, which Skewless can
     adopt. Broken off anywhere, it can be run again.
@@ -45,6 +52,8 @@ def convert_command(
     the conversion is one."""
     if drop_old and (dry_run or file_sink):
         raise click.UsageError("--drop-old goes with neither --dry-run nor --file-sink.")
+    if not (dry_run or drop_old) and (file_sink is not None) == no_file_sink:
+        raise click.UsageError(FILE_SINK)
     from skewless.spark.stopped import Conversion, gateway
 
     with gateway("skewless convert") as jvm:
@@ -53,7 +62,8 @@ def convert_command(
             return
         conversion = Conversion.of(jvm, location, checkpoint_format, file_sink)
         click.echo(f"{amount(conversion.state_bytes)} of state, to be copied in batch {conversion.batch}")
-        click.echo(FILE_SINK if file_sink is None else f"with an entry for it in {file_sink}/_spark_metadata")
+        if file_sink is not None:
+            click.echo(f"with an entry for it in {file_sink}/_spark_metadata")
         for store, name in enumerate(conversion.stores):
             if dry_run:
                 click.echo(f"  {name}")

@@ -153,16 +153,18 @@ class Loop:
     # -- on the loop's thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._pause()
-            if not self.step():
-                return
         try:
-            self._gateway.unwatch()
-        except _Trouble as error:
-            self._troubles.note(error)
-        self._end("stopped")
-        self._end_workers()
+            while not self._stopping.is_set():
+                self._pause()
+                if not self.step():
+                    return
+            try:
+                self._gateway.unwatch()
+            except _Trouble as error:
+                self._troubles.note(error)
+            self._end("stopped")
+        finally:
+            self._end_workers()
 
     def _end_workers(self) -> None:
         self._placing.end()

@@ -258,7 +258,7 @@ class Placer:
     ) -> list[Any]:
         """Targets that move something: all queries levelled together, and each for itself, since their
         batches may run at the same time or not."""
-        policy, sources = self._policy or empty_only, placement.sources
+        policy, sources = empty_only if must else self._policy or empty_only, placement.sources
         # what may not move costs more than there is
         held = placement.groups.state_bytes + np.where(frozen, 2 * limits.max_bytes + 1, 0.0)
         groups = replace(placement.groups, state_bytes=held)

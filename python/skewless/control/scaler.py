@@ -111,8 +111,10 @@ class Scaler:
 
     def _end(self, executor: str) -> None:
         try:
-            between = self._gateway.end_executor(executor, END_WAIT_SECONDS)
-            self._rest(f"ended executor {executor}" + ("" if between else ", while jobs ran"))
+            if not self._gateway.end_executor(executor, END_WAIT_SECONDS):
+                self._why = f"executor {executor} holds nothing; it ends at a moment without a job"
+                return  # asked again with the next batch
+            self._rest(f"ended executor {executor}")
         except Exception as error:
             self._placer.troubles.note(error)
             self._placer.stay(executor)

@@ -227,8 +227,9 @@ def _two_levels(
     keys, partials, results = schemas(df, names, chosen)
     merger, key_types, own = merger_of(chosen), to_arrow(keys), quoted(names)
     dealt = df.withColumn(SLOT, slot(df, own, {split.key_hash: split.slots for split in splits}))
-    if partitions is not None:
-        dealt = dealt.repartition(partitions, *own, F.col(SLOT))
+    # named, since an input that is partitioned by the keys already would do for the groups
+    by_slot = (*own, F.col(SLOT))
+    dealt = dealt.repartition(*by_slot) if partitions is None else dealt.repartition(partitions, *by_slot)
     packed = StructType([*keys, StructField(PARTIAL, ArrayType(partials)), StructField(RESULT, results)])
     first = dealt.groupBy(*own, SLOT).applyInArrow(levels.first_level(merger, key_types), packed)
     done = F.col(RESULT).isNotNull()

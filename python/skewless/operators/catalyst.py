@@ -101,6 +101,8 @@ def same_content(df: DataFrame) -> bool:
 
 def _steady(plan: Any) -> bool:
     name = name_of(plan)
+    if not all(_steady(query) for query in items(plan.subqueries())):
+        return False
     if name == "LogicalRelation":
         return name_of(plan.relation()) == "HadoopFsRelation"
     return name in _STEADY and all(_steady(child) for child in items(plan.children()))

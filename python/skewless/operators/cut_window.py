@@ -55,9 +55,10 @@ def cut_window(
     kept = catalyst.output_columns(asked.rows)
     dealt = dealt.select(*kept, slot_of(asked.order, most).alias(SLOT))
     carried = F.broadcast(_carries(asked, types, dealt))
-    local = _local(
-        asked, dealt if partitions is None else dealt.repartition(partitions, *asked.keys, F.col(SLOT))
-    )
+    # named, since an input that is partitioned by the keys already would do for the window
+    by_slot = (*asked.keys, F.col(SLOT))
+    apart = dealt.repartition(*by_slot) if partitions is None else dealt.repartition(partitions, *by_slot)
+    local = _local(asked, apart)
     same = [key.eqNullSafe(carried[f"__skewless_of_{i}"]) for i, key in enumerate(asked.keys)]
     joined = local.join(
         carried, reduce(Column.__and__, same, F.col(SLOT) == carried["__skewless_in"]), "left"

@@ -65,7 +65,7 @@ def content_hash(df: DataFrame, deal_by: Sequence[str] | None) -> Column | None:
     columns = [
         column
         for column, field in named
-        if (deal_by is None or field.name in deal_by) and not _holds(field.dataType, _UNHASHED)
+        if (deal_by is None or field.name in deal_by) and not holds(field.dataType, _UNHASHED)
     ]
     return F.xxhash64(*columns) if columns else None
 
@@ -127,7 +127,7 @@ def _unmatched(join: LogicalJoin, copied: _Side, dealt: _Side) -> DataFrame:
     needed = dealt.df.where(dealt.dealt_slots().isNotNull()).select(
         *catalyst.columns_in(dealt.df, join.condition)
     )
-    if not any(_holds(field.dataType, (MapType, VariantType)) for field in needed.schema.fields):
+    if not any(holds(field.dataType, (MapType, VariantType)) for field in needed.schema.fields):
         needed = needed.distinct()
     rows = copied.df.where(copied.copied_slots().isNotNull()).join(needed, join.condition, "left_anti")
     own = catalyst.output_columns(copied.df)
@@ -135,9 +135,10 @@ def _unmatched(join: LogicalJoin, copied: _Side, dealt: _Side) -> DataFrame:
     return rows.select(*(own + absent if copied.name == "left" else absent + own))
 
 
-def _holds(data_type: DataType, kinds: tuple[type[DataType], ...]) -> bool:
+def holds(data_type: DataType, kinds: tuple[type[DataType], ...]) -> bool:
+    """Whether the type, or one within it, is of these kinds."""
     if isinstance(data_type, kinds):
         return True
     if isinstance(data_type, ArrayType):
-        return _holds(data_type.elementType, kinds)
-    return isinstance(data_type, StructType) and any(_holds(f.dataType, kinds) for f in data_type.fields)
+        return holds(data_type.elementType, kinds)
+    return isinstance(data_type, StructType) and any(holds(f.dataType, kinds) for f in data_type.fields)

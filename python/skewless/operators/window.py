@@ -149,6 +149,11 @@ def _why_plain_at_once(asked: Windows, plain: DataFrame, count: int, hot: Sequen
         return (
             "a key or an order column is of a collation, in which not every comparison is Spark's own sort's"
         )
+    if str(asked.df.sparkSession.conf.get("spark.sql.adaptive.enabled")).lower() != "true":
+        return (
+            "AQE is off, so the first pass would have to end within spark.sql.broadcastTimeout. Set "
+            "spark.sql.adaptive.enabled=true"
+        )
     return why_whole(asked.functions, asked.types(plain), asked.order)
 
 

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, DecimalType
+from pyspark.sql.types import CalendarIntervalType, DataType, DecimalType, MapType, VariantType
 
 from skewless.errors import WindowError
 from skewless.operators import catalyst
+from skewless.operators.split_join import holds
 from skewless.operators.window_ranges import Order
 
 COUNTING = ("row_number", "rank", "dense_rank", "count")
@@ -89,6 +90,8 @@ def why_whole(functions: Sequence[Function], types: Sequence[DataType], order: S
             return f"{function.name} is a sum of {of_type.simpleString()}, which has no digit to spare"
         if function.value is not None and len({one.descending for one in order}) > 1:
             return f"{function.name} is a {function.kind}, and the order rises and falls"
+        if function.value is not None and holds(of_type, (MapType, VariantType, CalendarIntervalType)):
+            return f"{function.name} is a {function.kind} of {of_type.simpleString()}, which has no order"
         if function.offset > FARTHEST:
             return f"{function.name} is a {function.kind} by more than {FARTHEST:,d} rows"
     return None

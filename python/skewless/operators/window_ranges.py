@@ -63,7 +63,7 @@ def bounds(
     of_key = Window.partitionBy(KEY_HASH)
     placed = rows.select(
         "*",
-        F.row_number().over(of_key.orderBy(*inside)).alias("place"),
+        F.row_number().over(of_key.orderBy(*inside)).cast("long").alias("place"),  # it is multiplied
         F.count("*").over(of_key).alias("rows"),
     )
     part = "floor(({}) * size(" + SLOTS + ") / rows)"
@@ -90,7 +90,9 @@ def slot_of(order: Sequence[Order], most: int) -> Column:
 
     steps = F.array(*(F.lit(1 << bit) for bit in reversed(range(max(1, most.bit_length())))))
     number = F.aggregate(steps, F.lit(0), further)
-    return F.when(F.col(BOUNDS).isNotNull(), F.get(F.col(SLOTS), number)).otherwise(F.lit(0))
+    return F.when(
+        F.col(BOUNDS).isNotNull(), F.get(F.col(SLOTS), F.least(number, F.size(SLOTS) - 1))
+    ).otherwise(F.lit(0))
 
 
 def _before(order: Sequence[Order], bound: Column) -> Column:

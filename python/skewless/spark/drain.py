@@ -21,13 +21,11 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Drained:
-    """An executor that holds no partition. `ended`: it was decommissioned; `between_batches`: no job ran at
-    that moment."""
+    """An executor that holds no partition. `ended`: it was decommissioned, at a moment without a job."""
 
     executor: str
     seconds: float
     ended: bool = False
-    between_batches: bool = False
 
     def __str__(self) -> str:
         """
@@ -37,7 +35,7 @@ class Drained:
         state = f"executor {self.executor} holds no partition any more, after {self.seconds:.1f} s"
         if not self.ended:
             return f'{state}: it may be ended. undrain("{self.executor}") lets it take some'
-        return f"{state}, and was ended " + ("between batches" if self.between_batches else "while jobs ran")
+        return f"{state}, and was ended between batches"
 
 
 def drain(
@@ -63,9 +61,14 @@ def drain(
     seconds = time.monotonic() - started
     if not decommission:
         return Drained(executor, seconds)
-    between = gateway.end_executor(executor, END_WAIT_SECONDS)
+    if not gateway.end_executor(executor, END_WAIT_SECONDS):
+        raise NotYetError(
+            f"executor '{executor}' holds no partition any more and was not ended: jobs ran for "
+            f"{END_WAIT_SECONDS:g} s without a pause, and they may use it. It takes no partitions; call "
+            "drain again to wait, or undrain."
+        )
     loop.placer.stay(executor)
-    return Drained(executor, seconds, True, between)
+    return Drained(executor, seconds, True)
 
 
 def _holders(gateway: Gateway, loop: Loop, executor: str) -> list[str]:

@@ -149,8 +149,8 @@ class Gateway:
         self._call("warmExecutor", self._session, executor)
 
     def end_executor(self, executor: str, wait_seconds: float) -> bool:
-        """Ends an executor between batches, or after so many seconds in any case: whether between
-        batches."""
+        """Ends an executor at a moment without a job: whether there was one within so many seconds. If not,
+        nothing is changed."""
         return bool(self._call("endExecutor", self._session, executor, int(1000 * wait_seconds)))
 
     def loads(

@@ -144,10 +144,11 @@ def _partials(
 
     def reduced() -> Iterator[tuple[list[pa.Scalar], pa.Table]]:
         if held:
-            (together,) = pa.Table.from_batches(held).combine_chunks().to_batches()
+            chunks = pa.Table.from_batches(held).combine_chunks().to_batches()  # more than one above 2 GB
             held.clear()
-            own = [together.column(field.name).slice(0, 1).cast(field.type)[0] for field in keys]
-            yield own, merger.partial_of([together])
+            for chunk in chunks:
+                own = [chunk.column(field.name).slice(0, 1).cast(field.type)[0] for field in keys]
+                yield own, merger.partial_of([chunk])
 
     room = MOST_ROWS
     for packet in packets:

@@ -136,8 +136,8 @@ object Gateway {
     fleet(session).warm(executor, sparkSlots(session, executor))
 
   /**
-   * Ends an executor once no job runs, or after so many milliseconds in any case; another does not come in
-   * its place. Whether it went between batches.
+   * Ends an executor once no job runs; another does not come in its place. False if some job ran all these
+   * milliseconds: then nothing is changed.
    */
   def endExecutor(session: SparkSession, executor: String, waitMs: Long): Boolean =
     fleet(session).end(executor, waitMs)

@@ -3,7 +3,7 @@ package org.apache.spark.sql.skewless.placement
 
 import io.skewless.SkewlessException
 import org.apache.spark.{ExecutorAllocationClient, SparkContext}
-import org.apache.spark.internal.config.DYN_ALLOCATION_ENABLED
+import org.apache.spark.internal.config.{DECOMMISSION_ENABLED, DYN_ALLOCATION_ENABLED}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.scheduler.{ExecutorCacheTaskLocation, ExecutorDecommissionInfo}
 import org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend
@@ -53,8 +53,9 @@ final class Executors(context: SparkContext) {
     }
 
   /**
-   * From the call to Spark on no task starts there; it ends when none runs there any more. The number that
-   * the cluster is asked for goes down first: a standalone master would start another in its place.
+   * Only at a moment without a job, since running jobs may need the executor's shuffle files; false if there
+   * was none. From the call to Spark on no task starts there. The number that the cluster is asked for goes
+   * down first: a standalone master would start another in its place.
    */
   def end(executor: String, waitMs: Long): Boolean = {
     val others = client.getExecutorIds().filter(id => id != executor && isAlive(id))
@@ -62,23 +63,35 @@ final class Executors(context: SparkContext) {
       throw SkewlessException.setting(
         s"executor '$executor' is the last one, and stays: the query could not go on without it."
       )
-    request(others.size)
-    val quiet = until(waitMs)(context.statusTracker.getActiveJobIds().isEmpty)
-    client.decommissionExecutor(
-      executor,
-      ExecutorDecommissionInfo("emptied by Skewless"),
-      adjustTargetNumExecutors = false
-    )
-    until(EndMs)(!isBusy(executor))
-    // Where spark.decommission.enabled is off the executor ignores what it was told, and stays idle.
-    if (client.getExecutorIds().contains(executor))
+    val isQuiet = until(waitMs)(context.statusTracker.getActiveJobIds().isEmpty)
+    if (isQuiet) {
+      request(others.size)
+      client.decommissionExecutor(
+        executor,
+        ExecutorDecommissionInfo("emptied by Skewless"),
+        adjustTargetNumExecutors = false
+      )
+      leave(executor)
+    }
+    isQuiet
+  }
+
+  /** Waits until it has gone; where Spark's decommissioning is off, it only gets no more tasks, and is killed. */
+  private def leave(executor: String): Unit = {
+    val goesByItself = context.conf.get(DECOMMISSION_ENABLED)
+    def isThere = client.getExecutorIds().contains(executor)
+    until(EndMs)(if (goesByItself) !isThere else !isBusy(executor))
+    if (isThere && !isBusy(executor))
       client.killExecutors(
         Seq(executor),
         adjustTargetNumExecutors = false,
         countFailures = false,
-        force = true
+        force = false
       )
-    quiet
+    else if (isThere)
+      throw SkewlessException.setting(
+        s"executor '$executor' is still at work after ${EndMs / 1000} s. It gets no more tasks; end it later."
+      )
   }
 
   private def isBusy(executor: String): Boolean =

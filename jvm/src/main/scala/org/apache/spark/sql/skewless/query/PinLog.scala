@@ -4,11 +4,9 @@ package org.apache.spark.sql.skewless.query
 import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.{EnumSet, UUID}
+import java.util.concurrent.{Callable, ExecutionException, Future => Pending}
 
 import scala.collection.immutable.TreeMap
-import scala.concurrent.{blocking, Await, Future}
-import scala.concurrent.ExecutionContext.Implicits.global
-import scala.concurrent.duration.Duration
 import scala.jdk.CollectionConverters._
 import scala.util.{Try, Using}
 import scala.util.control.NonFatal
@@ -27,6 +25,7 @@ import org.apache.hadoop.fs.Options.{ChecksumOpt, CreateOpts}
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.util.ThreadUtils
 import org.json4s._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
@@ -65,11 +64,15 @@ private[skewless] final class PinLog(
   private val stateDir = new Path(checkpoint, "state")
   private val hadoop = session.sessionState.newHadoopConf()
   private val files = CheckpointFileManager.create(checkpoint, hadoop)
-  @volatile private var witnessing: Future[Unit] = Future.unit
+  @volatile private var witnessing: Option[Pending[Unit]] = None
   private var lastEpoch = numbers(tablesDir).lastOption.getOrElse(0L)
   private var pins = TreeMap(numbers(pinsDir).map(batch => batch -> readPin(batch)): _*)
   private var cached = Map.empty[Long, Table]
-  if (stateful) checkWitness()
+  if (stateful) {
+    checkWitness()
+    // a driver may have died between a pin and its witness
+    pins.lastOption.map(_._2.epoch).filterNot(witnesses.contains(_)).foreach(witness)
+  }
 
   def latest: Option[Table] = pins.lastOption.map { case (_, pin) => tableOf(pin) }
 
@@ -106,24 +109,26 @@ private[skewless] final class PinLog(
     val stored = write(pin, bytes)
     pins = pins.updated(batch, pin)
     cached = Map(epoch -> stored) ++ cached.filter(_._1 == epoch - 1)
-    if (stateful) witnessing = witness(epoch, after = witnessing)
+    if (stateful) witness(epoch)
     (epoch, batch)
   }
 
   /** The table as it was read back. The pin's temporary file is made meanwhile, and renamed at the end. */
   private def write(pin: Pin, bytes: Array[Byte]): Table = {
     val path = mkdirs(new Path(pinsDir, pin.batch.toString))
-    val open = Future(blocking(files.createAtomic(path, overwriteIfPossible = false)))
+    val open = PinLog.inBackground(files.createAtomic(path, overwriteIfPossible = false))
     try {
       place(mkdirs(new Path(tablesDir, pin.epoch.toString)), bytes)
       val stored = readTable(pin)
-      val out = Await.result(open, Duration.Inf)
-      out.write(PinLog.toJson(pin).getBytes(UTF_8))
-      refuseOther(path)(out.close())
+      refuseOther(path) {
+        val out = PinLog.result(open)
+        out.write(PinLog.toJson(pin).getBytes(UTF_8))
+        out.close()
+      }
       stored
     } catch {
       case e: Throwable =>
-        Try(Await.result(open, Duration.Inf)).foreach(_.cancel())
+        Try(PinLog.result(open)).foreach(_.cancel())
         throw e
     }
   }
@@ -156,11 +161,18 @@ private[skewless] final class PinLog(
    * A folder of pins can be lost while the state it placed stays. Written after the pin, so a crash leaves it
    * behind, never ahead; beside all else, until `settle` waits for it.
    */
-  private def witness(epoch: Long, after: Future[Unit]): Future[Unit] = after
-    .map(_ => blocking(writeWitness(epoch)))
-    .recover { case NonFatal(e) =>
-      logWarning(s"no word of epoch $epoch under $stateDir: lost pins would not be noticed", e)
-    }
+  private def witness(epoch: Long): Unit = {
+    val before = witnessing
+    witnessing = Some(PinLog.inBackground {
+      try {
+        before.foreach(PinLog.result(_))
+        writeWitness(epoch)
+      } catch {
+        case NonFatal(e) =>
+          logWarning(s"no word of epoch $epoch under $stateDir: lost pins would not be noticed", e)
+      }
+    })
+  }
 
   private def writeWitness(epoch: Long): Unit = {
     val older = witnesses
@@ -170,7 +182,7 @@ private[skewless] final class PinLog(
   }
 
   /** Waits until the state says by itself which table places it. Thread-safe, and without the lock. */
-  def settle(): Unit = Await.result(witnessing, Duration.Inf)
+  def settle(): Unit = witnessing.foreach(PinLog.result(_))
 
   private def witnesses: Seq[Long] =
     if (!files.exists(stateDir)) Nil
@@ -287,6 +299,18 @@ private[skewless] final class PinLog(
 }
 
 private[skewless] object PinLog {
+
+  /** Of our own: user code may keep the threads of a common pool busy, and a batch waits for these. */
+  private lazy val background = ThreadUtils.newDaemonCachedThreadPool("skewless-checkpoint", 8)
+
+  private def inBackground[A](work: => A): Pending[A] = background.submit(new Callable[A] {
+    override def call(): A = work
+  })
+
+  private def result[A](pending: Pending[A]): A =
+    try pending.get()
+    catch { case e: ExecutionException => throw e.getCause }
+
   val Witness = "skewless-"
 
   /** The folder of one run's and batch's export files. */

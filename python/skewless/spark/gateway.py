@@ -77,13 +77,16 @@ class Gateway:
     def repartition_checkpoint(self, location: str, partitions: int) -> None:
         """Spark's own offline tool; it is done when this returns. What it has refused is mended: Spark opens
         a batch before it looks at the provider."""
+        self._call("prepareRepartition", self._session, location)
         try:
             self._spark._streamingCheckpointManager.repartition(location, partitions)
-        except PySparkException as error:
-            refused = "UNSUPPORTED_PROVIDER" in str(error)
+        except (PySparkException, Py4JJavaError) as error:
+            by_java = isinstance(error, Py4JJavaError)
+            why = str(error.java_exception.getMessage()) if by_java else str(error)  # type: ignore[union-attr]
+            refused = "UNSUPPORTED_PROVIDER" in why
             said = self.mend_checkpoint(location) if refused else "Run it again with the same number"
             raise errors.CheckpointError(
-                f"{location} was not repartitioned: {str(error).splitlines()[0].rstrip('.')}. "
+                f"{location} was not repartitioned: {why.splitlines()[0].rstrip('.')}. "
                 + (
                     f"{said} Spark's tool takes RocksDB state only; see `skewless convert`."
                     if refused

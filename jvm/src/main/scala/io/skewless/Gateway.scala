@@ -75,6 +75,9 @@ object Gateway {
   def releaseCheckpoint(session: SparkSession, location: String): String =
     ReleaseCheckpoint.release(classic(session), location)
 
+  def prepareRepartition(session: SparkSession, location: String): Unit =
+    ReleaseCheckpoint.prepareRepartition(classic(session), location)
+
   def undoRelease(session: SparkSession, location: String): String =
     ReleaseCheckpoint.undo(classic(session), location)
 

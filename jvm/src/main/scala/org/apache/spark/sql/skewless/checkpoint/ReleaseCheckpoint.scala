@@ -11,6 +11,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.{
   OffsetSeqMetadata,
   OffsetSeqMetadataV2
 }
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.skewless.query.Handover
 
 /**
@@ -32,6 +33,13 @@ object ReleaseCheckpoint {
           s"provider. The entry as it was is kept in $kept; `skewless release --undo` puts it back."
       case other => s"$root is plain Spark's already: its newest entry names $other. Nothing was changed."
     }
+  }
+
+  /** Sets up a session for Spark's offline repartition of this checkpoint. */
+  def prepareRepartition(session: SparkSession, location: String): Unit = {
+    val format = new StoppedCheckpoint(session, location).formatVersion
+    session.conf.set(SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key, format.toString)
+    val _ = session.streams.stateStoreCoordinator // stores report to it, and without a query nobody made it
   }
 
   def undo(session: SparkSession, location: String): String = {

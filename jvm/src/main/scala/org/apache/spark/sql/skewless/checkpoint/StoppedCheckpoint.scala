@@ -60,6 +60,10 @@ private[checkpoint] final class StoppedCheckpoint(val session: SparkSession, loc
       refuse(s"$offsetsDir/$batch names no state store provider: a Spark too old for this release wrote it.")
     )
 
+  /** The format of the state's files, as the query ran; Spark's offline tools take it from the session. */
+  def formatVersion: Int =
+    if (commits.get(newestCommit).flatMap(_.stateUniqueIds).exists(_.nonEmpty)) 2 else 1
+
   lazy val pins: PinLog = new PinLog(root, queryId, session, stateful = isStateful)
 
   private def queryId: UUID = StreamMetadata

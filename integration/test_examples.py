@@ -27,7 +27,11 @@ def example(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     sys.modules.pop(request.param)
 
 
-@pytest.mark.parametrize("example", NAMES, indirect=True)
+RARE = ("heavy_hitters",)  # as long as all others together
+CASES = [pytest.param(name, marks=pytest.mark.rare if name in RARE else ()) for name in NAMES]
+
+
+@pytest.mark.parametrize("example", CASES, indirect=True)
 def test_an_example_and_its_plain_twin_give_the_same(spark: SparkSession, example: Any) -> None:
     made = example.levelled(spark, 1200, 0.0)
     assert len(made) > 3
